@@ -32,6 +32,7 @@ PARAMETERS = {
     "cat": ("tensors", "dim"),
     "stack": ("tensors", "dim"),
     "repeat_interleave": ("input", "repeats", "dim"),
+    **dict.fromkeys(("mean", "sum", "std", "var", "amax", "amin", "prod", "logsumexp"), ("input", "dim")),
 }
 # Edited though they are not recorded: positions and masks start at a constant or a comparison, a dropout may be left
 # on, and what is written into a part of a tensor is what the tensor is made of.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -143,11 +144,16 @@ def _given_the_same(search: Any, key: Key, nodes: list[NodeResult]) -> set[tuple
     """Models are given it under one name; parts of a model are given the same tensor on either side, in the step where
     it is wrong first."""
     if "." not in key.path:
-        return {_place(node) for node in nodes if "." not in node.key.path and node.key.slot == key.slot}
+        return {_place(n) for n in nodes if "." not in n.key.path and _list_of(n.key.slot) == _list_of(key.slot)}
     first = next((node for node in nodes if node.key == key), None)
     now = [node for node in nodes if node.key.step == key.step and first is not None and node.shape == first.shape]
     wanted = [_sketches(search, first)] if first is not None else []
     return {_place(node) for node in now if _sketches(search, node) in wanted}
+
+
+def _list_of(slot: str) -> str:
+    """What is handed over as one list has one name."""
+    return re.sub(r"(\.\d+)+$", "", slot)
 
 
 def _sketches(search: Any, node: NodeResult) -> tuple[bytes, ...]:

@@ -182,6 +182,9 @@ def _says_more(edit: Edit, seen: Observed) -> bool:
     """A name of its own, for a place where the two sides are seen to differ (or for the whole module around it)."""
     if _is_elsewhere(edit, seen):
         return False
+    placed = any(getattr(change, "sites", ()) or getattr(change, "path", "") for change in edit.changes)
+    if seen.edit.rank >= GENERIC_RANK >= edit.rank and not placed:
+        return True  # a number in the code, where only what comes of it was seen
     here = seen.places | {seen.edit.owner}
     # two long expressions say less than a number that a person may have written
     most = GENERIC_RANK if seen.edit.rank >= GENERIC_RANK else SPECIFIC

@@ -153,7 +153,9 @@ class PipelineProbe(Probe):
             for root, module in live.parts.modules.items():
                 for method in METHODS:
                     if callable(getattr(module, method, None)):
-                        watch_attribute(stack, module, method, _framed(inside.frames, f"{root}.{method}"))
+                        path = f"{root}.{method}"
+                        changed = _ModuleMethod(path, edits, inside.values)
+                        watch_attribute(stack, module, method, _framed(inside.frames, path, changed))
             stack.enter_context(inside)
             yield
 
@@ -223,7 +225,7 @@ class PipelineProbe(Probe):
         if isinstance(change, (SchedulerChange, MethodChange, NumberChange, OwnNumberChange)):
             return True
         if isinstance(change, ModuleChange):
-            return change.path in self.live.parts.modules
+            return change.path in self.live.parts.modules or is_method(self.live.parts.modules, change.path)
         sites = getattr(change, "sites", ())
         return bool(sites) and all(site.path.startswith("@") for site in sites)
 
@@ -270,10 +272,26 @@ def _method_changes(edits: Iterable[Edit], part: str, method: str) -> tuple[Meth
     return next(called, None), tuple(name for change in fresh for name in change.names)
 
 
+class _ModuleMethod:
+    """`vae.decode`, with what goes into it or comes out changed as a module's."""
+
+    def __init__(self, path: str, edits: Iterable[Edit], values: dict[str, Any]) -> None:
+        self.changes = [c for e in edits for c in e.changes if isinstance(c, ModuleChange) and c.path == path]
+        self.values = values
+
+    def apply(self, original: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        for change in (c for c in self.changes if c.before):
+            args, kwargs = change.apply(self.values, args, kwargs, None)
+        result = original(*args, **kwargs)
+        for change in (c for c in self.changes if not c.before):
+            result = change.apply(self.values, args, kwargs, result)
+        return result
+
+
 def _framed(
     frames: EditFrames,
     path: str,
-    change: MethodChange | None = None,
+    change: MethodChange | _ModuleMethod | None = None,
     fresh: tuple[str, ...] = (),
     begun: Begun | None = None,
     tables: Sequence[TableChange] = (),

@@ -184,7 +184,7 @@ def repair(edit: Edit, node: NodeResult, turned: bool) -> str:
         said, all_, many = edit.detail.partition(" (in all ")
         said, and_so, places = said.partition(" (and so in ")
         wrong, instead, right = said.partition(" instead of ")
-        one = instead and " instead of " not in right
+        one = instead and " instead of " not in right and "; and " not in wrong
         there = f"{right} belongs there, not {wrong}" if one else f"it must not be so: {said}"
         return f"in the port at {edit.line} (`{node.key.path}`): {there}{and_so}{places}{all_}{many}"
     words, _, many = edit.detail.partition(" (in all ")

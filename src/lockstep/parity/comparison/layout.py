@@ -354,10 +354,9 @@ class _Arranging:
                 continue
             x, y = (np.broadcast_to(array, large) for array in (self.a.array(pair.a), self._array_b(pair.b)))
             if np.linalg.norm(x.astype(np.float64) - y) <= CERTAIN * np.linalg.norm(x.astype(np.float64)):
-                shape = pair.a.shape
-                self._read_as(pair, shape, lambda values, shape=shape: as_shape(values, shape))
-                told = f"the same for each row: {list(shape)} in the reference, {list(pair.b.shape)} in the candidate"
-                self.layout.told[pair.a.seq] = told
+                self._read_as(pair, pair.a.shape, partial(as_shape, shape=pair.a.shape))
+                shapes = f"{list(pair.a.shape)} in the reference, {list(pair.b.shape)} in the candidate"
+                self.layout.told[pair.a.seq] = f"the same for each row: {shapes}"
 
     # Axes
 

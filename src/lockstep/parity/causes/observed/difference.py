@@ -131,6 +131,7 @@ class _Walk:
             self.tolerance = max(self.tolerance, min(OTHER_KERNELS * self.tolerance, node.error * FAR_BELOW))
         if node.error is not None and node.error > 0:
             self.tolerance = min(self.tolerance, node.error / 4)
+        self.ours = Graph("", {})  # the reference's steps, as they were before anything was put right
         self.plans: list[Transplant] = []
         self.wider: list[Transplant | None] = []  # the same in the place of more steps
         self.told: list[list[PlaceWords]] = []  # of each place
@@ -278,6 +279,7 @@ class _Walk:
 
     def _beside(self, graph: Graph) -> Matching:
         """The candidate's steps beside those of the reference."""
+        self.ours = self.ours if self.plans else graph
         paths = self.frames.paths.of
         return Matching(graph, self.theirs, self.tolerance, paths, is_exchanged(self.comparison), self._done_again)
 
@@ -334,7 +336,7 @@ class _Walk:
         name, detail, rank = _together(said)
         frame, first = self.frames.ours[0], said[0]
         done_at = next((step for i in which if (step := self.done_at[i]) is not None), None)
-        line = told_line(self.theirs, first.by if first.loaded or first.form else done_at, len(which))
+        line = told_line(self.ours, self.theirs, first.by if first.loaded or first.form else done_at, len(which))
 
         def at(path: str) -> Edit:
             return Edit(name, detail, _changes(plans, path), rank)

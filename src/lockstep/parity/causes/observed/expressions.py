@@ -13,9 +13,11 @@ from .matching import Matching
 from .settings import has_value, plain
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "matmul": "@"}
+_TURNED = {"rsub": "-", "rdiv": "/", "rpow": "**"}  # the operands the other way round
 LONGEST = 150  # characters of one side
 CONTEXT = 24  # characters shown before and behind what differs in a longer one
 DEEPEST = 5  # steps shown inside each other
+FEW_NUMBERS = 6  # of a constant that are shown
 
 
 def once(value: FrameValue) -> FrameValue:
@@ -119,7 +121,7 @@ class Says:
 
     def _call(self, step: FrameStep, value: FrameValue, say: Any) -> str:
         if isinstance(step.place, str):
-            return f"{_called(step.place)}({', '.join(say(v) for v in step.operands())})"
+            return f"{_called(step.place)}({', '.join(say(v) for v in step.operands())}){_piece(value)}"
         if not self.shapes and step.name in SHAPES and step.operands() and len(step.values) == 1:
             return str(say(step.operands()[0]))
         args = [_argument(v, say) for v in step.args]
@@ -131,9 +133,11 @@ class Says:
             shown = f"{args[0]}[{', '.join(_argument(i, say) for i in (index if type(index) is tuple else (index,)))}]"
         elif step.name in _INFIX and len(args) == 2:
             shown = f"({args[0]} {_INFIX[step.name]} {args[1]})"
+        elif step.name in _TURNED and len(args) == 2:
+            shown = f"({args[1]} {_TURNED[step.name]} {args[0]})"
         else:
             shown = f"{step.name}({', '.join(args)})"
-        return f"{shown}[{value.piece}]" if len(step.values) > 1 else shown
+        return f"{shown}{_piece(value)}"
 
     def _name(self, value: FrameValue, depth: int) -> str:
         """A value that needs no explanation: an argument, a weight, what a module gave, a part of these."""
@@ -146,17 +150,34 @@ class Says:
                 return ".".join(value.given.partition(":")[2].split(".")[-2:])
             if value.given:
                 return value.given.removeprefix("in.")
-            if value.content.numel() == 1:
-                return short(value.content.item())
-            return f"a table {list(value.content.shape)} made outside of torch"
+            return value.slot or _constant(value.content)
         if isinstance(step.place, str):
-            piece = f"[{value.piece}]" if len(step.values) > 1 else ""
-            return f"{_called(step.place)}(…){piece}"
+            return f"{_called(step.place)}(…){_piece(value)}"
         if depth and (layer := _layer(step)):
             return f"{layer}(…)"
         if depth < 2:
             return self._call(step, value, lambda v: self._name(v, depth + 1))
         return self._name(once(value), depth) if once(value) is not value else f"{step.name}.{step.place.index}"
+
+
+def _constant(content: torch.Tensor) -> str:
+    """What comes from outside of torch: a number, a few of them, or how many there are and with what they begin and
+    end."""
+    numbers = content.reshape(-1)
+    if len(numbers) == 1:
+        return short(content.item())
+    if len(numbers) <= FEW_NUMBERS:
+        return f"<{', '.join(short(number) for number in numbers.tolist())}>"
+    first, last = (short(numbers[i].item()) for i in (0, -1))
+    return f"<table of {' × '.join(map(str, content.shape))}: {first}, … {last}>"
+
+
+def _piece(value: FrameValue) -> str:
+    """Which of several results, as it is asked for: `.hidden_states[1]`."""
+    if value.step is None or len(value.step.values) < 2:
+        return ""
+    names = value.slot.split(".")[1:]
+    return "".join(f"[{name}]" if name.isdigit() else f".{name}" for name in names) or f"[{value.piece}]"
 
 
 def _layer(step: FrameStep) -> str:

@@ -38,6 +38,7 @@ _MAY_DO_NOTHING = frozenset(
      "requires_grad_", "repeat", "tile", "repeat_interleave"]
 )  # fmt: skip
 _OURS = (__name__.partition(".parity.")[0] + ".parity", "torch", "contextlib", "functools")
+_AROUND_METHODS = frozenset(["watched", "around"])  # what stands between a scheduler's method and who calls it
 
 
 class TooLarge(Exception):
@@ -52,6 +53,7 @@ class FrameValue:
     step: FrameStep | None = None  # that made it; None for what was given
     piece: int = 0  # of several results
     given: str = ""  # `in.x`, `weight:norm.bias`; empty for a constant
+    slot: str = ""  # `out.hidden_states.1`: what the step calls it, or the expression of a part of its result
 
     @property
     def number(self) -> int:
@@ -76,7 +78,7 @@ class FrameStep:
 
     @property
     def line(self) -> str:
-        return self.lines[0] if self.lines else ""
+        return shown_line(self.lines[0]) if self.lines else ""
 
     @property
     def name(self) -> str:
@@ -93,6 +95,11 @@ class Exit:
     path: str  # of the called module; empty for the frame's own result
     call: int
     slot: str
+
+
+def shown_line(line: str) -> str:
+    """A line without the folder of its file."""
+    return Path(line).name
 
 
 def is_draw(step: FrameStep) -> bool:
@@ -112,6 +119,7 @@ class Graph:
         self.calls: Counter[str] = Counter()  # of modules while the frame runs, whoever makes them
         self._weights = weights
         self._known: dict[int, tuple[torch.Tensor, int, FrameValue]] = {}
+        self._hidden: dict[int, tuple[torch.Tensor, str]] = {}  # tensors that results keep in attributes
         self._visits: dict[Site | str, int] = defaultdict(int)
         self._elements = 0
         self._at: dict[tuple[Any, int], FrameStep] = {}
@@ -129,7 +137,8 @@ class Graph:
         if known is not None and known[0] is tensor and known[1] == _version(tensor):
             return known[2]
         name = given or (f"weight:{self._weights[id(tensor)]}" if id(tensor) in self._weights else "")
-        return self._note(tensor, FrameValue(self._kept(tensor), given=name))
+        held, shown = self._hidden.get(id(tensor), (None, ""))
+        return self._note(tensor, FrameValue(self._kept(tensor), given=name, slot=shown if held is tensor else ""))
 
     def _note(self, tensor: torch.Tensor, value: FrameValue) -> FrameValue:
         self._known[id(tensor)] = (tensor, _version(tensor), value)
@@ -168,8 +177,10 @@ class Graph:
         made = FrameStep(place, function, args, kwargs, len(self.steps), visit, lines)
         self._at[place, visit] = made
         self.steps.append(made)
-        for piece, (_, tensor) in enumerate(_tensors(result)):
-            made.values.append(self._note(tensor, FrameValue(self._kept(tensor), made, piece)))
+        if isinstance(place, str):
+            self._hidden |= {id(tensor): (tensor, f"{place}(…){shown}") for shown, tensor in _inside(result)}
+        for piece, (slot, tensor) in enumerate(_tensors(result)):
+            made.values.append(self._note(tensor, FrameValue(self._kept(tensor), made, piece, slot=slot)))
 
     def mapped(self, value: Any, written: Any = None) -> Any:
         """Arguments with every tensor as the value that it is; what was just written into as what it was before."""
@@ -194,6 +205,21 @@ def _flat(value: Any) -> Iterator[Any]:
 
 def _tensors(result: Any) -> list[tuple[str, torch.Tensor]]:
     return [(slot, tensor) for slot, tensor in leaves(result, "out") if isinstance(tensor, torch.Tensor)]
+
+
+def piece_of(result: Any, piece: int) -> torch.Tensor:
+    """One of the tensors of a result, however they lie in it."""
+    return result if isinstance(result, torch.Tensor) else _tensors(result)[piece][1]
+
+
+def _inside(result: Any, depth: int = 2) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors in the attributes of what a result holds, such as the mean of a distribution."""
+    held = result if isinstance(result, dict) else getattr(result, "__dict__", {})
+    for name, item in held.items() if not isinstance(result, torch.Tensor) else ():
+        if isinstance(item, torch.Tensor):
+            yield f".{name}", item
+        elif depth:
+            yield from ((f".{name}{rest}", tensor) for rest, tensor in _inside(item, depth - 1))
 
 
 def _unchanged(place: Site | str, args: Any, kwargs: Any, result: Any) -> FrameValue | None:
@@ -226,9 +252,14 @@ def _lines() -> tuple[str, ...]:
     while frame.f_back is not None and _is_ours(frame):
         frame = frame.f_back
     found: list[str] = []
-    while frame is not None and not _is_ours(frame) and len(found) < MOST_CALLERS:
+    while frame is not None and len(found) < MOST_CALLERS:
         file = frame.f_code.co_filename
-        found.append(f"{Path(file).name}:{frame.f_lineno}" if not file.startswith("<") else "")
+        if _is_ours(frame):
+            if frame.f_code.co_name not in _AROUND_METHODS:
+                break
+            frame = frame.f_back
+            continue
+        found.append(f"{file}:{frame.f_lineno}" if not file.startswith("<") else "")
         frame = frame.f_back
     return tuple(found)
 

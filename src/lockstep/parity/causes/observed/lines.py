@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from itertools import product
+from itertools import product, takewhile
 
-from .graph import SHAPES, FrameStep, FrameValue, Graph
+from .graph import SHAPES, FrameStep, FrameValue, Graph, shown_line
 from .kinds import before_shapes
 from .matching import Matching, Parting
 
@@ -66,14 +66,17 @@ def _base(value: FrameValue) -> FrameValue:
     return value
 
 
-def told_line(graph: Graph, step: FrameStep | None, places: int) -> str:
-    """The innermost line that is not run much more often than it is wrong."""
+def told_line(ours: Graph, theirs: Graph, step: FrameStep | None, places: int) -> str:
+    """The innermost line that is not run much more often than it is wrong; not one that the reference runs, too, if it
+    is called from one of the candidate's own."""
     if step is None:
         return ""
-    for depth, line in enumerate(step.lines):
-        if not line:
-            break
-        runs = sum(1 for s in graph.steps if s.name == step.name and s.lines[depth : depth + 1] == (line,))
+    shared = {line for s in ours.steps for line in s.lines}
+    lines = list(takewhile(bool, step.lines))
+    own = [line for line in lines if line not in shared] or (lines[::-1] if theirs.frame.startswith("@") else lines)
+    for line in own:
+        depth = lines.index(line)
+        runs = sum(1 for s in theirs.steps if s.name == step.name and s.lines[depth : depth + 1] == (line,))
         if runs <= OFTEN * max(1, places):
-            return line
-    return step.line
+            return shown_line(line)
+    return shown_line(own[0]) if own else ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -126,8 +126,8 @@ class Matching:
         """What the candidate computes with the axes that the reference has there, as the values that go in have
         them."""
         wanted, here = tuple(difference.ours.content.shape), tuple(difference.theirs.content.shape)
-        if len(here) == len(wanted) and all(a in (1, b) for a, b in zip(made.shape, wanted, strict=True)):
-            return made  # the same for every row
+        if _is_part_of(made.shape, wanted) or _is_part_of(wanted, made.shape):
+            return made  # the same for every row, or reduced over other axes
         own = self._arranged.get(id(difference.theirs)) if self.is_leaf(difference.theirs) else None
         if own is not None and own.shape == wanted:
             return own.back(made)
@@ -424,6 +424,11 @@ class Matching:
             return True
         other = self.partner(value)
         return other is not None and (before is None or other.step is None or other.step.number < before)
+
+
+def _is_part_of(shape: Sequence[int], whole: Sequence[int]) -> bool:
+    """True for a shape that is spread to the whole one by itself."""
+    return len(shape) == len(whole) and all(a in (1, b) for a, b in zip(shape, whole, strict=True))
 
 
 def _kind(value: FrameValue) -> tuple[str, int]:

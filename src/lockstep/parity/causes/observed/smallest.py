@@ -13,7 +13,7 @@ from torch import nn
 
 from ...comparison.axes import joins
 from .arrangement import LEAST, only_arrangement
-from .graph import SHAPES, FrameStep, FrameValue, TooLarge
+from .graph import SHAPES, FrameStep, FrameValue, TooLarge, piece_of
 from .matching import HEADS, Matching, Parting, alike
 
 MOST = 240  # results computed, for single values and for several of one line
@@ -257,9 +257,7 @@ class Again:
         step = value.step
         if id(step) not in self._made:
             self._made[id(step)] = self._run(step, self._filled(step.args), self._filled(step.kwargs))
-        result = self._made[id(step)]
-        found: torch.Tensor = result[value.piece] if type(result) in (list, tuple) else result
-        return found
+        return piece_of(self._made[id(step)], value.piece)
 
     def _needs(self, value: FrameValue) -> bool:
         if id(value) in self._right:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from copy import copy
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch import nn
 
 from ...recording.values import inputs, leaves
 from ..edits import Call, Change, ModuleChange, NotApplicable, OperationChange, Site
-from .graph import FrameStep, FrameValue, is_draw
+from .graph import FrameStep, FrameValue, is_draw, piece_of
 from .matching import Matching, Parting
 
 Place = Site | str
@@ -106,16 +107,14 @@ class _Made:
             self.visits[place] += 1
             pieces = [tensor for _, tensor in leaves(result, "out")]
             for value in kept:  # as the reference has it, also where it is about to be another
-                if value.piece < len(pieces) and self._is_turn(value, visit, self.rounds.get(id(value), 1)):
+                if self._is_turn(value, visit, pieces, self.rounds.get(id(value), 1)):
                     self.kept[id(value)] = pieces[value.piece]
             if not roots:
                 return result
-            if not isinstance(result, torch.Tensor) and type(result) not in (list, tuple):
-                raise NotApplicable("neither a tensor nor several")
             for difference in roots:
-                if self._is_turn(difference.ours, visit):
+                if self._is_turn(difference.ours, visit, pieces):
                     pieces[difference.ours.piece] = self._computed(difference, visit)
-            return pieces[0] if isinstance(result, torch.Tensor) else type(result)(pieces)
+            return _of_pieces(result, iter(pieces))
 
         moved = self.move.place(place)
         if isinstance(moved, Site):
@@ -138,12 +137,15 @@ class _Made:
         taken = self.plan.ours.visits(taken_at) if taken_at is not None else 0
         return made // taken if taken and made % taken == 0 else 1
 
-    def _is_turn(self, value: FrameValue, visit: int, round_: int = 1) -> bool:
+    def _is_turn(self, value: FrameValue, visit: int, made: list[torch.Tensor], round_: int = 1) -> bool:
         """True if this visit of a place is the one that makes the value: each time that a module runs the same one of
-        its visits; between models that one and those of later steps."""
+        its visits; between models that one and those of later steps, where it is as large."""
         step = value.step
+        if value.piece >= len(made):
+            return False
         if step is None or self.plan.ours.frame.startswith("@"):
-            return visit >= _visit(value) and (visit - _visit(value)) % round_ == 0
+            later = visit - _visit(value)
+            return later >= 0 and later % round_ == 0 and made[value.piece].shape == value.content.shape
         return visit % self.plan.ours.visits(step.place) == step.visit
 
     def _calls_of_frame(self, path: str) -> tuple[set[int], int]:
@@ -208,9 +210,7 @@ class _Made:
                 for mine, other in ((step.args, there.args), (step.kwargs, there.kwargs))
             )
             known[id(step)] = self._run(step, args, kwargs)
-        result = known[id(step)]
-        found: torch.Tensor = result[value.piece] if type(result) in (list, tuple) else result
-        return found
+        return piece_of(known[id(step)], value.piece)
 
     def _run(self, step: FrameStep, args: Any, kwargs: Any) -> Any:
         if not isinstance(step.place, str):
@@ -260,6 +260,20 @@ class _Made:
         return _PathMove(self.plan.theirs.frame, self.matching.paths(self.move.after))
 
 
+def _of_pieces(result: Any, pieces: Iterator[torch.Tensor]) -> Any:
+    """The same kind of result with other tensors."""
+    if isinstance(result, torch.Tensor):
+        return next(pieces)
+    if type(result) in (list, tuple):
+        return type(result)(_of_pieces(item, pieces) for item in result)
+    if not isinstance(result, dict):
+        raise NotApplicable("neither a tensor nor several")
+    made = copy(result)
+    for key, item in result.items():
+        made[key] = _of_pieces(item, pieces)
+    return made
+
+
 def _parameter(modules: Mapping[str, nn.Module], full: str, shape: torch.Size) -> torch.Tensor:
     path, _, name = full.rpartition(".")
     tensor = getattr(modules[path], name, None) if path in modules else None
@@ -293,9 +307,18 @@ def _changed(call: Call, after: Any) -> Any:
 def replaced(module: nn.Module, slot: str, args: tuple[Any, ...], kwargs: dict[str, Any], new: torch.Tensor) -> Any:
     """The arguments with another tensor in one slot."""
     old = dict(inputs(module, args, kwargs)).get(slot)
-    if old is None or not any(value is old for value in [*args, *kwargs.values()]):
+    if old is None or not any(tensor is old for _, tensor in leaves((args, kwargs), "in")):
         raise NotApplicable(f"no tensor goes into {slot}")
-    return tuple(new if v is old else v for v in args), {k: new if v is old else v for k, v in kwargs.items()}
+    return _exchanged(args, old, new), _exchanged(kwargs, old, new)
+
+
+def _exchanged(value: Any, old: torch.Tensor, new: torch.Tensor) -> Any:
+    """The same with another tensor in the place of one, however deep it lies."""
+    if type(value) in (list, tuple):
+        return type(value)(_exchanged(item, old, new) for item in value)
+    if type(value) is dict:
+        return {key: _exchanged(item, old, new) for key, item in value.items()}
+    return new if value is old else value
 
 
 def joined(first: tuple[Change, ...], second: tuple[Change, ...]) -> tuple[Change, ...]:

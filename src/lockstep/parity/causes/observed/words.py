@@ -221,7 +221,8 @@ def _named(
     a = Counter(step_key(step, matching.paths) for step in mine)
     b = Counter(step_key(step, lambda path: path) for step in others)
     if not mine and not others:
-        return PlaceWords("wrong_operand", shown)
+        made = any(once(v).step is not None or once(v).given for v in (ours, theirs))
+        return PlaceWords("wrong_operand", shown, rank=3 if made else 4)  # numbers alone do not say where they are from
     inside = any(
         v is matching.partner(theirs) for step in mine for v in step.operands()
     )  # what is behind it is missing
@@ -421,6 +422,8 @@ def _other_setting(a: FrameStep, b: FrameStep) -> PlaceWords | None:
     if "dim" in differing:
         differing = [k for k in differing if k != "keepdim"]  # with other axes that says nothing more
     wrong, right = (_settings(a.name, values, differing[:2]) for values in (others, mine))
+    if "dim" in differing and _is_over_batch(others.get("dim")) and not _is_over_batch(mine.get("dim")):
+        wrong += ", the batch included,"
     if len(differing) == 1:  # named once
         right = right.removeprefix(f"{key} ")
     inside = "" if a.name in _NAMED_BY_SETTING else f" in `{a.name}`"
@@ -457,6 +460,10 @@ def _setting(key: str, value: Any) -> str:
         return "all axes" if value is None else f"ax{'es' if len(axes) > 1 else 'is'} {', '.join(map(str, axes))}"
     words = "default" if value is None else short(value)
     return words if key.isdigit() or key == "other" else f"{key} {words}"
+
+
+def _is_over_batch(axes: Any) -> bool:
+    return axes is None or axes == 0 or (isinstance(axes, (list, tuple)) and 0 in axes)
 
 
 def _equal(a: Any, b: Any) -> bool:
