@@ -67,13 +67,16 @@ def _base(value: FrameValue) -> FrameValue:
 
 
 def told_line(graph: Graph, step: FrameStep | None, places: int) -> str:
-    """The innermost line that is not run much more often than it is wrong."""
+    """The innermost line that is not run much more often than it is wrong; a loop's where each is, of all the one that
+    is run least."""
     if step is None:
         return ""
+    runs: dict[str, int] = {}
     for depth, line in enumerate(step.lines):
         if not line:
             break
-        runs = sum(1 for s in graph.steps if s.name == step.name and s.lines[depth : depth + 1] == (line,))
-        if runs <= OFTEN * max(1, places):
+        count = sum(1 for s in graph.steps if s.name == step.name and s.lines[depth : depth + 1] == (line,))
+        if count <= OFTEN * max(1, places):
             return line
-    return step.line
+        runs.setdefault(line, count)
+    return min(runs, key=lambda line: runs[line], default=step.line)
