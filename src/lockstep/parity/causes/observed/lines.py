@@ -67,8 +67,8 @@ def _base(value: FrameValue) -> FrameValue:
 
 
 def told_line(graph: Graph, step: FrameStep | None, places: int) -> str:
-    """The innermost line that is not run much more often than it is wrong; a loop's where each is, of all the one that
-    is run least."""
+    """The innermost line that is not run much more often than it is wrong; where a loop runs each more often, for a
+    single place the one that is run least."""
     if step is None:
         return ""
     runs: dict[str, int] = {}
@@ -79,4 +79,4 @@ def told_line(graph: Graph, step: FrameStep | None, places: int) -> str:
         if count <= OFTEN * max(1, places):
             return line
         runs.setdefault(line, count)
-    return min(runs, key=lambda line: runs[line], default=step.line)
+    return min(runs, key=lambda line: runs[line], default=step.line) if places == 1 else step.line

@@ -25,6 +25,7 @@ from .matching import Matching, Parting
 from .norms import norm_words
 from .patches import is_one_step, laid_by, patch_order
 from .rotations import LANES, OTHER_WAY, rotation_words
+from .scalars import number_words
 from .settings import plain
 
 _SETTINGS = {
@@ -126,6 +127,9 @@ def words_of(
         name = "sign" if turned == OTHER_WAY else "rope_lanes" if turned.startswith(LANES) else "rope_table"
         return PlaceWords(name, f"query or key is turned otherwise: {turned}", rank=2)
     name, told = activation_words(matching, ours, theirs)
+    if name:
+        return PlaceWords(name, told, rank=2)
+    name, told = number_words(matching, says, ours, theirs)
     if name:
         return PlaceWords(name, told, rank=2)
     place = Parting(ours, theirs) if inner else difference
