@@ -119,6 +119,23 @@ def test_a_pipeline_has_a_floor(tmp_path):
     assert next(pipe.unet.parameters()).dtype is torch.float32
 
 
+def test_times_that_are_moved_are_no_draws_of_the_run(tmp_path):
+    class Pipe:
+        def __init__(self):
+            self.encoder = nn.Linear(4, 4)
+
+        @torch.no_grad()
+        def __call__(self):
+            generator, text = torch.Generator().manual_seed(0), self.encoder(torch.ones(2, 4) / 3)
+            return sum(text + torch.randn(2, 4, generator=generator) for _ in range(3))
+
+    pipe = Pipe()
+    with record(pipe, tmp_path / "p.trace") as recorder:
+        recorder.result(pipe())
+    measured = floor(pipe, tmp_path / "p.trace", runs=["ulp"], call=pipe)
+    assert 0 < measured.value("-|@pipeline|out").f < 1e-5
+
+
 def test_unknown_runs_are_refused(recorded, tmp_path):
     model, trace = recorded
     with pytest.raises(FloorError, match="unknown run"):

@@ -16,6 +16,7 @@ from .facts import from_facts
 from .handed_over import prove_draws, prove_handed_over, prove_own_schedule
 from .interrupts import ending_orderly
 from .live import Live, live_side
+from .observed.difference import observed_difference
 from .partner_weights import weights_by_partner
 from .recorded import recorded_causes
 from .repeatability import unrepeatable
@@ -37,6 +38,7 @@ DESCRIBING = (
 )  # fmt: skip
 # Of the result of a run, where all before it is right: as a picture is handed out.
 REARRANGED = ("half_swap", "reversed", "axes_swapped", "interleave", "channel_order", "value_range")
+IN_THE_PORT = "in the port:"
 PROVEN = 2
 FIRST_SIDE = 0.6  # of the evaluations, so that something is left for the other side
 
@@ -116,10 +118,20 @@ def _told_by_values(recorded: list[Cause], comparison: Comparison, searches: lis
             return cause
         early = cause.name in (STALE, ROWS, NEIGHBOUR) or cause.evidence.get("certain")
         if early and candidate is not None and prove_handed_over(candidate, comparison, cause):
+            if cause.name == ROWS and reference is not None:
+                _tell_where_made(reference, comparison, cause)
             return cause
         if cause.evidence.get("certain") and reference is not None and prove_own_schedule(reference, comparison, cause):
             return cause
     return None
+
+
+def _tell_where_made(reference: CauseSearch, comparison: Comparison, cause: Cause) -> None:
+    """The line of the candidate's code that makes the value, where the steps of both sides show it."""
+    seen = observed_difference(reference, comparison)
+    if seen is not None and seen.edit.line:
+        cause.fix = cause.fix.replace(IN_THE_PORT, f"in the port at {seen.edit.line}:", 1)
+        cause.fix += f"; there {seen.edit.detail}"
 
 
 def _of_draws(recorded: list[Cause], comparison: Comparison, searches: list[CauseSearch]) -> list[Cause]:

@@ -112,6 +112,10 @@ def _of_other_rows(comparison: Comparison, node: NodeResult, a: Trace, x: Array,
         return
     taken = order[wrong]
     words = f"rows {_shown(wrong)} of the value are the reference's rows {_shown(taken)}"
+    if turned := _in_another_order(mine, order):
+        repair = f"in the port: put the rows of what is handed to `{node.key.path}` in the reference's order: {turned}"
+        yield ValueFinding(ROWS, f"{words}: the same rows in another order; {turned}", residual, 0, repair=repair)
+        return
     half = rows // 2
     if (
         rows % 2 == 0
@@ -124,6 +128,22 @@ def _of_other_rows(comparison: Comparison, node: NodeResult, a: Trace, x: Array,
     repair = f"in the port: rows {_shown(wrong)} of what is handed to `{node.key.path}` need values of their own"
     repair += "; look for a cache, or a variable that is taken twice, where they are made"
     yield ValueFinding(ROWS, words + missing, residual, 0, repair=repair)
+
+
+def _in_another_order(mine: Array, order: Array) -> str:
+    """How often each row is repeated, and how; empty where some rows are missing, others taken too often."""
+    kinds: dict[bytes, int] = {}
+    ours = [kinds.setdefault(row.tobytes(), len(kinds)) for row in mine]
+    theirs = [ours[row] for row in order]
+    if sorted(ours) != sorted(theirs):
+        return ""
+    shown = [", ".join(map(str, side[:8])) + (" …" if len(side) > 8 else "") for side in (theirs, ours)]
+    side_by_side = [side == sorted(side) for side in (theirs, ours)]
+    told = f"{shown[0]} instead of {shown[1]}"
+    if side_by_side[0] == side_by_side[1]:
+        return told
+    ways = ("each row is repeated side by side (`repeat_interleave`)", "all rows are repeated as a whole (`repeat`)")
+    return f"{told}: {' instead of '.join(ways if side_by_side[0] else ways[::-1])}"
 
 
 def _shown(rows: Array) -> str:

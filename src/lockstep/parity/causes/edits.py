@@ -65,6 +65,13 @@ class Site:
         return f"{self.path}/{self.op}.{self.index}"
 
 
+def site_of(path: str) -> Site | None:
+    """The operation that is called `model.block/add.0` in a trace; None for what has no number."""
+    owner, _, operation = path.partition("/")
+    name, _, index = operation.rpartition(".")
+    return Site(owner, name, int(index)) if index.isdigit() else None
+
+
 @dataclass
 class Call:
     """One operation about to run."""

@@ -90,10 +90,14 @@ def judge_observed(search: Any, seen: Observed | None, comparison: Comparison) -
     return found
 
 
+def is_closed(judgement: Judgement) -> bool:
+    """True if the whole run agrees with what was chosen."""
+    return judgement.stands and judgement.closing is not None and judgement.closing.closes
+
+
 def is_closed_by(judgement: Judgement, edit: Edit) -> bool:
     """True if this very edit was chosen and the whole run agrees with it."""
-    closing, chosen = judgement.closing, judgement.chosen
-    return judgement.stands and closing is not None and closing.closes and chosen is not None and chosen.edit is edit
+    return is_closed(judgement) and judgement.chosen is not None and judgement.chosen.edit is edit
 
 
 def without_harmless(

@@ -16,7 +16,7 @@ from ..recording.targets import takes_time
 from ..trace.names import Key
 from ..trace.reader import Trace
 from .calls import RecordedCalls
-from .edits import Edit, Site
+from .edits import Edit, Site, site_of
 from .facts import differing, from_facts
 from .failures import noted
 from .goals import Goal, goal_of
@@ -37,10 +37,11 @@ from .hypotheses.frames import repeated_children, scale_edits, several_edits, si
 from .hypotheses.orders import order_edits, resized_edits
 from .hypotheses.own_code import own_number_edits
 from .hypotheses.weights import parameter_edits, swapped_weights
-from .judgement import Judgement, chosen_of, is_closed_by, judge, judge_observed, without_harmless
+from .judgement import Judgement, chosen_of, is_closed, is_closed_by, judge, judge_observed, without_harmless
 from .live import Live
 from .numbers import SideNumbers, numbers_of
 from .observed.difference import Observed, observed_difference
+from .observed.frames import code_of
 from .pipeline_probe import PipelineProbe, root_edits, scheduler_edits
 from .probe import SPECIFIC, Probe, Read, Survey, Trial, families
 from .rearranged import behind_rearranged, rearranged_modules
@@ -128,17 +129,31 @@ class CauseSearch(RecordedCalls):
         """
         place = current.place
         seen, observed = self._told_apart(current, coarse=False)
-        if observed is not None and observed.stands:
+        if observed is not None and observed.stands and (seen is None or is_closed(observed)):
             return seen, observed
         near, current.place = current.place, place
-        further = self._told_apart(current, coarse=True)
-        if further[1] is not None and further[1].stands:
-            return further
+        if observed is None or not observed.stands:
+            further = self._told_apart(current, coarse=True)
+            if further[1] is not None and further[1].stands:
+                return further
+            current.place = place
+        if seen is not None and self._is_of_whole_model(current):
+            # what the one side does in the model the other may do with what the model gives
+            around = self._told_apart(current, coarse=False, around=1)
+            if around[1] is not None and is_closed(around[1]):
+                return around
         current.place = near
         return seen, observed
 
-    def _told_apart(self, current: Comparison, coarse: bool) -> tuple[Observed | None, Judgement | None]:
-        seen = observed_difference(self, current, coarse)
+    def _is_of_whole_model(self, current: Comparison) -> bool:
+        """True where the first bad value is made by the code of a model itself: what calls that may go on with it."""
+        key = current.first.key if current.first is not None else None
+        return key is not None and self.live.call is not None and code_of(self, key) in self.live.parts.modules
+
+    def _told_apart(
+        self, current: Comparison, coarse: bool, around: int = 0
+    ) -> tuple[Observed | None, Judgement | None]:
+        seen = observed_difference(self, current, coarse, around)
         observed = judge_observed(self, seen, current)
         if seen is not None and observed is not None and is_closed_by(observed, seen.edit):
             seen, observed = without_harmless(self, seen, observed, current)
@@ -250,9 +265,8 @@ class CauseSearch(RecordedCalls):
         """The smallest live thing around the bad value first, then what contains it."""
         path, focus, site = key.path, None, None
         if key.is_operation:
-            path, _, operation = key.path.partition("/")
-            name, _, index = operation.rpartition(".")
-            site = focus = Site(path, name, int(index)) if index.isdigit() else None
+            path, site = key.path.partition("/")[0], site_of(key.path)
+            focus = site
         elif key.is_input:
             path = self.parent_of(path)
         yield from self._maker_probes(key, site, goal, comparison, reference)

@@ -28,6 +28,7 @@ from .probe import Probe
 FULL_ELEMENTS = 1 << 26  # kept whole in a run that only compares again
 OPEN = (Verdict.BUG, Verdict.DRIFT)
 NEVER = 1 << 60
+ROUNDED = 2.0  # times the threshold: what is left where the other side's numbers are of another precision
 
 
 @dataclass
@@ -52,6 +53,8 @@ class Closing:
         )
         bad = [n for n in self.again.nodes if n.bad and n.role is not Role.HEALED and not n.key.is_operation]
         left = [n for n in bad if not f"{n.key.path}|".startswith(moved)]
+        if left and all(n.ratio is not None and n.ratio <= ROUNDED for n in left):
+            return True
         return bool(self.again.nodes) and not left and (bool(moved) or self.again.verdict is Verdict.INVALID)
 
     @property

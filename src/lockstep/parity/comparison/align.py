@@ -333,11 +333,23 @@ class _Work:
         if not left.key.slot.startswith("out.") or left.key.is_operation:
             return None
         others = [e for e in self._results(*found.key.node) if e.seq != found.seq and e.shape == left.shape]
-        if found.shape != left.shape:
-            return others[0] if len(others) == 1 else None
-        if self._near(left, found):
+        if found.shape == left.shape and self._near(left, found):
             return None
-        return next((other for other in others if self._near(left, other)), None)
+        near = next((other for other in others if self._near(left, other)), None)
+        meant = near or self._in_other_wrapping(left, found)
+        alone = found.shape != left.shape and len(others) == 1
+        return meant or (others[0] if alone else None)
+
+    def _in_other_wrapping(self, left: Entry, found: Entry) -> Entry | None:
+        """The result at the same turn, where both give the same shapes: a list and one more may be one list."""
+        mine = [e for e in self.a.entries if e.key.node == left.key.node and not e.key.is_input]
+        others = self._outputs[found.key.node]
+        shapes, slots = (
+            [[e.shape for e in side] for side in (mine, others)],
+            [[e.key.slot for e in side] for side in (mine, others)],
+        )
+        right = others[mine.index(left)] if shapes[0] == shapes[1] and slots[0] != slots[1] else None
+        return right if right is not None and right.seq in self.left_b else None
 
     def _near(self, left: Entry, right: Entry) -> bool:
         return sketch_error(self.a.sketch(left), self.b.sketch(right), self.a.stats(left).l2) <= ALIKE

@@ -86,7 +86,7 @@ def assign_roles(nodes: list[NodeResult], limits: Thresholds, local: Mapping[str
     outs = _outputs_by_module(nodes)
     ends = [node for node in nodes if _hands_on(node.key)]
     seen = _seen_of_a_run(nodes)
-    taken = _taken_as_it_is(nodes)
+    taken, kept = _taken_as_it_is(nodes), _kept_for_later(nodes)
     by_shape_only = all(node.how == "sequence" for node in nodes)
     bad_so_far: list[NodeResult] = []
     own_faults: list[NodeResult] = []
@@ -95,7 +95,8 @@ def assign_roles(nodes: list[NodeResult], limits: Thresholds, local: Mapping[str
             continue
         elsewhere = taken.get(str(node.key), [])
         right = bool(elsewhere) and not any(_is_as_wrong(other, node) for other in elsewhere)
-        if right or _is_healed(node, outs, limits) or _is_healed_later(node, ends, seen, limits):
+        healed = _is_healed(node, outs, limits, kept.get(str(node.key), -1))
+        if right or healed or _is_healed_later(node, ends, seen, limits):
             node.role = Role.HEALED
             continue
         captured = [by_key[k] for k in node.inputs if k in by_key] if node.key.is_operation else _sources(node, by_key)
@@ -114,6 +115,15 @@ def assign_roles(nodes: list[NodeResult], limits: Thresholds, local: Mapping[str
 
 def _is_as_wrong(other: NodeResult, node: NodeResult) -> bool:
     return other.bad or (other.error or 0.0) > MUCH_LESS * (node.error or 0.0)
+
+
+def _kept_for_later(nodes: list[NodeResult]) -> dict[str, int]:
+    """By an operation's result the last place at which a part is given it, and it is wrong there: as a cache is."""
+    found: dict[str, int] = {}
+    for node in nodes:
+        if node.bad and node.key.is_input and len(node.inputs) == 1 and not node.key.path.startswith("@"):
+            found[node.inputs[0]] = max(node.order, found.get(node.inputs[0], -1))
+    return found
 
 
 def _taken_as_it_is(nodes: list[NodeResult]) -> dict[str, list[NodeResult]]:
@@ -193,15 +203,18 @@ def _outputs_by_module(nodes: list[NodeResult]) -> dict[tuple[str, str], list[No
     return table
 
 
-def _is_healed(node: NodeResult, outs: dict[tuple[str, str], list[NodeResult]], limits: Thresholds) -> bool:
+def _is_healed(node: NodeResult, outs: dict[tuple[str, str], list[NodeResult]], limits: Thresholds, kept: int) -> bool:
     """True if a module around this value, or the scheduler's call that it goes into, gives the right result all the
     same: permuted weights, other algebra, tokens in another order, a step named otherwise.
 
-    Right means right by far: a residual alone dilutes an error tenfold, and that is still an error.
+    Right means right by far: a residual alone dilutes an error tenfold, and that is still an error. What is `kept` for
+    a later call is not healed by the result of this one.
     """
     called = [node.key.path] if node.key.is_input and node.key.path.startswith("@") else []
     for path in [*called, *_containers(node.key)]:
         later = [o for o in outs.get((node.key.step, path), ()) if o.order > node.order]
+        if later and kept > later[0].order:
+            continue
         if later and _heals([o for o in later if o.key.call == later[0].key.call], node, limits):
             return True
     return False

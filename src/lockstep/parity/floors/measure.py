@@ -174,7 +174,8 @@ def _moved_times(parts: Target, largest: Mapping[tuple[str, str], float], genera
             bounds = {id(x): largest.get((root, slot), 0.0) for slot, x in inputs(module, args, kwargs)}
 
             def change(x: torch.Tensor) -> torch.Tensor:
-                sign = 2 * int(torch.randint(0, 2, (), generator=generator)) - 1
+                with torch._C.DisableTorchFunction():  # not a draw of the run
+                    sign = 2 * int(torch.randint(0, 2, (), generator=generator)) - 1
                 bound = bounds.get(id(x), 0.0)
                 exact = not bound or is_exact(x)
                 return x if exact else x + sign * bound * torch.finfo(x.dtype).eps

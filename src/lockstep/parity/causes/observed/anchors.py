@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -81,5 +81,18 @@ def first_parted(
     pairs = [pair for uses, theirs_uses in both for pair in zip(uses, theirs_uses, strict=True)]
     for use, other in sorted(pairs, key=lambda pair: pair[0].step.number):
         if inside(use.step) and inside(other.step) and not agree(use.data, other.data):
-            return use, other
+            return _with_border(use, other)
     return None
+
+
+def _with_border(use: WeightUse, other: WeightUse) -> tuple[WeightUse, WeightUse]:
+    """With what is put around them, where the one has a part of that before: frames that are repeated or zero."""
+    whole = [_given(one) for one in (use, other)]
+    if use.data.content.shape == other.data.content.shape or whole[0].content.shape != whole[1].content.shape:
+        return use, other
+    return replace(use, data=whole[0]), replace(other, data=whole[1])
+
+
+def _given(use: WeightUse) -> FrameValue:
+    """What the step is given as it is, border and all."""
+    return next(v for v in use.step.operands() if _weight_of(v) is None)

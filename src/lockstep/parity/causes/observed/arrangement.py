@@ -103,7 +103,16 @@ def only_arrangement(shape: tuple[int, ...], other: tuple[int, ...]) -> Arrangem
     """How a value of the one shape is read as the other, where the extents leave no choice."""
     shapes = shape, other
     orders = [(axes, of_other) for axes, of_other in axis_orders(*shapes) if _keeps(axes, shapes[of_other])]
-    return Arrangement(*shapes, *orders[0]) if len(orders) == 1 else None
+    apart = {tuple(i for i in axes if shapes[of_other][i] > 1) for axes, of_other in orders}
+    return Arrangement(*shapes, *orders[0]) if len(apart) == 1 else None
+
+
+def moved_channels(ours: torch.Tensor, theirs: torch.Tensor) -> list[tuple[int, ...]]:
+    """The orders of axes in which the channels of a feature map stand last on the one side and behind the batch on the
+    other."""
+    rest = range(1, ours.ndim - 1)
+    orders = [(0, *(i + 1 for i in rest), 1), (0, ours.ndim - 1, *rest)] if ours.ndim > 2 else []
+    return [axes for axes in orders if tuple(ours.shape[i] for i in axes) == tuple(theirs.shape)]
 
 
 def _keeps(axes: tuple[int, ...], shape: tuple[int, ...]) -> bool:

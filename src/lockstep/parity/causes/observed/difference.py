@@ -8,13 +8,14 @@ from typing import Any
 
 from ...comparison.layout import is_exchanged
 from ...comparison.results import Comparison, NodeResult
-from ..edits import Change, Edit, NotApplicable
+from ..edits import Change, Edit, NotApplicable, Site, site_of
 from ..failures import noted
 from ..probe import SPECIFIC
 from .frames import SharedFrame
 from .graph import FrameStep, FrameValue, Graph, TooLarge, graph_of
 from .kinds import MOVABLE
 from .lines import done_at, told_line
+from .loops import made_first, one_for_each_line
 from .matching import Matching, Parting, gives_alike
 from .places import earliest, givers_of, place_of, places_of, where
 from .smallest import smallest_difference
@@ -70,10 +71,11 @@ class _Outside:
     observed: Observed | None
 
 
-def observed_difference(search: Any, comparison: Comparison, coarse: bool = False) -> Observed | None:
+def observed_difference(search: Any, comparison: Comparison, coarse: bool = False, around: int = 0) -> Observed | None:
     """None where only one side can be run, or where both take the same steps.
 
     With `coarse` what is far below the difference that is looked for is the same: a table that was rounded otherwise.
+    The code `around` the smallest one, so many levels out, shows what the one side does inside and the other outside.
     """
     node = comparison.first
     if search.turned or search.across is None or node is None or node.other is None:
@@ -81,19 +83,21 @@ def observed_difference(search: Any, comparison: Comparison, coarse: bool = Fals
     found: Observed | None = None
     with noted(search.log, search.held, "the steps of both sides"):
         try:
-            found = _smallest_frame(search, comparison, node, coarse)
+            found = _smallest_frame(search, comparison, node, coarse, around)
         except TooLarge:
             search.log.say("too many numbers to put the steps of both sides side by side")
     return found
 
 
-def _smallest_frame(search: Any, comparison: Comparison, node: NodeResult, coarse: bool) -> Observed | None:
+def _smallest_frame(
+    search: Any, comparison: Comparison, node: NodeResult, coarse: bool, around: int
+) -> Observed | None:
     """What is seen in the smallest code around the value that is given the same on both sides.
 
     Where it is given another table of rotations, that table is told if the code around says no more.
     """
     table: Observed | None = None
-    for above in range(LEVELS):
+    for above in range(around, LEVELS):
         seen = _observed(search, comparison, node, above, coarse)
         if not isinstance(seen, _Outside):
             return replace(seen, further=table.edit) if seen is not None and table is not None else seen or table
@@ -114,7 +118,11 @@ def _observed(
     walk = _Walk(search, comparison, node, frames, theirs_graph, coarse)
     while walk.may_go_on() and walk.goes_on():
         pass
-    return _Outside(walk.observed()) if walk.from_outside else walk.observed() or walk.other_weights()
+    seen = walk.observed()
+    if walk.from_outside:
+        return _Outside(seen)
+    unnamed = seen is None or seen.edit.name == UNNAMED  # two long expressions say less than other weights do
+    return (walk.other_weights() if unnamed else None) or seen
 
 
 class _Walk:
@@ -161,7 +169,7 @@ class _Walk:
     def goes_on(self) -> bool:
         """One place more; False where there is none, or where it cannot be told."""
         matching = self._matching()
-        differences = matching.differences() if matching is not None else []
+        differences = made_first(matching, matching.differences(self._kept())) if matching is not None else []
         if matching is None or not differences or any(_is_unexplained(matching, d.theirs) for d in differences):
             return False
         if self._went_back(differences):
@@ -172,12 +180,15 @@ class _Walk:
         if matching.anchor is not None and not self.search.held:
             self.comparison.place = self.comparison.place or place_of(differences[0], self.node, self.tolerance)
         sides = self.search.modules, self.search.across.modules
-        inner = [
-            [] if _takes_in_other_order(matching, d) else smallest_difference(matching, d, *reversed(sides))
-            for d in differences
-        ]
+        like = one_for_each_line(differences)  # what a loop does wrong is looked into once
+        known: dict[int, tuple[list[Parting], PlaceWords]] = {}
+        for i in sorted(set(like)):
+            d = differences[i]
+            inside = [] if _takes_in_other_order(matching, d) else smallest_difference(matching, d, *reversed(sides))
+            known[i] = inside, words_of(matching, d, inside, *sides)
+        inner = [known[i][0] if i in known else [] for i in range(len(differences))]
+        words = [known[i][1] for i in like]
         small = [p for d, i in zip(differences, inner, strict=True) for p in (i if _is_smallest(matching, i) else [d])]
-        words = [words_of(matching, d, i, *sides) for d, i in zip(differences, inner, strict=True)]
         if any(_comes_from_outside(matching, p.theirs) for p in small):
             self.from_outside = not self.plans or self.from_outside
             if not all(one.name == TABLE for one in words):
@@ -201,6 +212,14 @@ class _Walk:
             self.place = self._place_of(matching, differences[0], inner[0], words[0])
         self._reached = differences[0].ours.number
         return True
+
+    def _kept(self) -> tuple[Site, Site] | None:
+        """The steps that made the value which is looked for, where the code of both sides is that of the frame."""
+        keys = self.node.key, self.node.other
+        sites = [site_of(key.path) for key in keys if key is not None and key.is_operation]
+        frames = self.frames.ours[0], self.frames.theirs[0]
+        known = [s for s, frame in zip(sites, frames, strict=False) if s is not None and s.path == frame]
+        return (known[0], known[1]) if len(known) == len(frames) else None
 
     def _done_again(self, steps: int) -> None:
         """Steps done again count as evaluations, as a part of a run does."""
@@ -312,7 +331,9 @@ class _Walk:
 
     def other_weights(self) -> Observed | None:
         """No step is another one, but the weights of another module are taken."""
+        plans, self.plans = self.plans, []  # as it was, with nothing put right
         matching = self._matching() if self.frames.ours[0] in self.search.live.parts.modules else None
+        self.plans = plans
         edit = weights_of_another_place(matching, self.search.modules) if matching is not None else None
         if edit is None:
             return None

@@ -23,7 +23,7 @@ class SharedFrame:
     def __init__(self, search: Any, comparison: Comparison, node: NodeResult, above: int = 0) -> None:
         assert node.other is not None
         partners = _partners(comparison)
-        ours, theirs = _code_of(search, node.key), _code_of(search.across, node.other)
+        ours, theirs = code_of(search, node.key), code_of(search.across, node.other)
         inner = ours, theirs
         for level in range(above + 1):
             ours = _code_around(search, ours) if level else ours
@@ -46,7 +46,12 @@ class SharedFrame:
                 self.open_theirs = _all_of(search.across, other, set(shared.values()), fused, called[0], one)
         self.open_ours |= _methods_of(search, ours)
         self.open_theirs |= _methods_of(search.across, theirs)
-        if above and ours != PIPELINE:
+        if above and ours == PIPELINE:  # what a model gives may be made on by what calls it
+            models = [path.partition(".")[0] for path in inner]
+            if all(model in one.live.parts.modules for model, one in zip(models, (search, search.across), strict=True)):
+                self.open_ours |= _all_of(search, models[0], set(shared), fused, called[1], models[1])
+                self.open_theirs |= _all_of(search.across, models[1], set(shared.values()), fused, called[0], models[0])
+        if above:
             self.open_ours |= _between(search.modules, ours, inner[0])
             self.open_theirs |= _between(search.across.modules, theirs, inner[1])
 
@@ -64,7 +69,7 @@ class ModulePaths:
         return self._theirs + path[len(self._ours) :] if below else path
 
 
-def _code_of(search: Any, key: Key) -> str:
+def code_of(search: Any, key: Key) -> str:
     """The module whose code made a value."""
     path = key.path.partition("/")[0] if key.is_operation else search.parent_of(key.path) if key.is_input else key.path
     return PIPELINE if path.startswith("@") or search._callable(path) is None else path
@@ -109,8 +114,8 @@ def _shared(partners: dict[str, str], comparison: Comparison) -> tuple[dict[str,
 
 def _between(modules: Mapping[str, Any], outer: str, inner: str) -> frozenset[str]:
     """Modules inside of the one and around the other, with that."""
-    outer = _owner(modules, outer)
-    return frozenset(path for path in modules if path.startswith(f"{outer}.") and _is_around(path, inner))
+    begin = "" if outer == PIPELINE else f"{_owner(modules, outer)}."
+    return frozenset(path for path in modules if path.startswith(begin) and _is_around(path, inner))
 
 
 def _methods_alone(search: Any) -> frozenset[str]:

@@ -67,16 +67,20 @@ def _base(value: FrameValue) -> FrameValue:
 
 
 def told_line(ours: Graph, theirs: Graph, step: FrameStep | None, places: int) -> str:
-    """The innermost line that is not run much more often than it is wrong; not one that the reference runs, too, if it
-    is called from one of the candidate's own."""
+    """The innermost line that is not run much more often than it is wrong; where a loop runs each more often, for a
+    single place the one that is run least. Not one that the reference runs, too, if it is called from one of the
+    candidate's own."""
     if step is None:
         return ""
     shared = {line for s in ours.steps for line in s.lines}
     lines = list(takewhile(bool, step.lines))
     own = [line for line in lines if line not in shared] or (lines[::-1] if theirs.frame.startswith("@") else lines)
+    runs: dict[str, int] = {}
     for line in own:
         depth = lines.index(line)
-        runs = sum(1 for s in theirs.steps if s.name == step.name and s.lines[depth : depth + 1] == (line,))
-        if runs <= OFTEN * max(1, places):
+        count = sum(1 for s in theirs.steps if s.name == step.name and s.lines[depth : depth + 1] == (line,))
+        if count <= OFTEN * max(1, places):
             return shown_line(line)
-    return shown_line(own[0]) if own else ""
+        runs.setdefault(line, count)
+    least = min(runs, key=lambda line: runs[line], default="")
+    return shown_line(least if places == 1 or not own else own[0])

@@ -11,6 +11,7 @@ import torch
 
 from ...comparison.axes import joins
 from ...recording.values import leaves
+from ..edits import Site
 from .anchors import WeightUse, first_parted
 from .arrangement import (
     LEAST,
@@ -19,6 +20,7 @@ from .arrangement import (
     ExchangedHalves,
     arrangement_of,
     exchanged_halves,
+    moved_channels,
     only_arrangement,
 )
 from .attentions import attention_parts, have_other_heads
@@ -191,17 +193,22 @@ class Matching:
         found = exchanged_halves(a, b, self.tolerance) if self._exchanged else None
         return found or arrangement_of(a, b, self.tolerance)
 
-    def differences(self) -> list[Parting]:
-        """Those behind the first exit at which the two sides differ."""
+    def differences(self, kept: tuple[Site, Site] | None = None) -> list[Parting]:
+        """Those behind the first exit at which the two sides differ; else behind a step of either side whose result is
+        `kept` for later and handed on by nobody."""
+        found: dict[tuple[int, int], Parting] = {}
         for exit, ours in self.ours.exits.items():
             theirs = self._exit_of(exit) if self._as_often(exit.path) else None
             if theirs is not None and not self.same_numbers(ours, theirs) and not self._comes_out_alike(exit):
                 if ours.step is None or self._is_there(ours):  # nothing makes it here: the place is the handing on
                     return [Parting(ours, theirs, exit)]
-                found: dict[tuple[int, int], Parting] = {}
                 self._below(*self._nearer(ours, theirs), found, set())
                 return list(found.values())
-        return []
+        steps = [graph.at(place, 0) for graph, place in zip((self.ours, self.theirs), kept or (), strict=False)]
+        values = [step.values[0] for step in steps if step is not None and step.values]
+        if len(values) == len(steps) > 0 and not self.same_numbers(*values):
+            self._below(values[0], values[1], found, set())
+        return list(found.values())
 
     def _nearer(self, ours: FrameValue, theirs: FrameValue) -> tuple[FrameValue, FrameValue]:
         """Where many steps lie between what both have and two values: what goes into the first weight that is given
@@ -390,11 +397,18 @@ class Matching:
                 back = [mine[order.index(i)] for i in range(len(others))]
                 if self._does_the_same(b, back, ours):
                     return left
+        if any(self._does_the_same(b, mine, ours, axes) for axes in moved_channels(ours.content, theirs.content)):
+            return [(x, y) for x, y in zip(mine, others, strict=True) if not self.same_numbers(x, y)]
         return None
 
-    def _does_the_same(self, step: FrameStep, operands: list[FrameValue], ours: FrameValue) -> bool:
-        """The candidate's operation on the reference's operands gives the reference's result."""
+    def _does_the_same(
+        self, step: FrameStep, operands: list[FrameValue], ours: FrameValue, axes: tuple[int, ...] = ()
+    ) -> bool:
+        """The candidate's operation on the reference's operands gives the reference's result; with `axes` if they are
+        put into the candidate's order for that."""
         given = iter(operands)
+        if axes:
+            given = iter([FrameValue(v.content.permute(axes)) if v.content.ndim == len(axes) else v for v in operands])
         try:
             with torch.no_grad(), torch._C.DisableTorchFunction():
                 result = step.function(*_filled(step.args, given), **_filled(step.kwargs, given))
@@ -403,7 +417,8 @@ class Matching:
         pieces = list(result) if isinstance(result, (list, tuple)) else [result]
         if ours.piece >= len(pieces) or not isinstance(pieces[ours.piece], torch.Tensor):
             return False
-        return alike(ours.content, pieces[ours.piece], self.tolerance)
+        wanted = ours.content.permute(axes) if axes else ours.content
+        return alike(wanted, pieces[ours.piece], self.tolerance)
 
     def until_shared(
         self, value: FrameValue, before: int | None = None, most: int | None = MOST_STEPS

@@ -23,12 +23,15 @@ _DEFAULTS: dict[str, dict[str, Any]] = {
 }  # fmt: skip
 
 
+_WHERE = frozenset(("device", "layout", "pin_memory", "requires_grad"))  # not what is computed
+
+
 def plain(step: FrameStep) -> dict[str, Any]:
     """Arguments that are no tensors, by name where the names are known."""
     names = PARAMETERS.get(step.name, ()) or _names(step.function)
     found = {names[i] if i < len(names) else str(i): v for i, v in enumerate(step.args)} | step.kwargs
     usual = _DEFAULTS.get(step.name, {})
-    given = {k: _one_number(v) if k in usual else v for k, v in found.items() if not has_value(v)}
+    given = {k: _one_number(v) if k in usual else v for k, v in found.items() if not has_value(v) and k not in _WHERE}
     return {k: v for k, v in given.items() if k not in usual or v != usual[k]}
 
 

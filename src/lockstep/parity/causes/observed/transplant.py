@@ -13,7 +13,7 @@ from torch import nn
 from ...recording.values import inputs, leaves
 from ..edits import Call, Change, ModuleChange, NotApplicable, OperationChange, Site
 from .graph import FrameStep, FrameValue, is_draw, piece_of
-from .matching import Matching, Parting
+from .matching import MOST_STEPS, Matching, Parting
 
 Place = Site | str
 NEVER = 1 << 30  # a pipeline runs once
@@ -63,6 +63,7 @@ class _Made:
         self.keeping: dict[Place, list[FrameValue]] = defaultdict(list)
         self.given: list[FrameValue] = []
         self.visits: dict[Place, int] = defaultdict(int)
+        self.writes = any(step.writes for step in plan.ours.steps)  # what is kept may be overwritten
         self.rounds: dict[int, int] = {}  # by a kept value: visits of its place to one of where it is taken
 
     def changes(self) -> list[Change]:
@@ -93,7 +94,8 @@ class _Made:
                 self.given.append(ours)
 
     def _operands(self, theirs: FrameValue, before: int | None) -> list[FrameValue]:
-        steps = list(self.matching.until_shared(theirs, before))
+        # a tile that is written into row by row is made in many steps of few lines
+        steps = list(self.matching.until_shared(theirs, before, most=None if self.writes else MOST_STEPS))
         return [v for step in steps for v in step.operands() if self._is_kept(v, before)]
 
     def _is_kept(self, value: FrameValue, before: int | None) -> bool:
@@ -108,7 +110,8 @@ class _Made:
             pieces = [tensor for _, tensor in leaves(result, "out")]
             for value in kept:  # as the reference has it, also where it is about to be another
                 if self._is_turn(value, visit, pieces, self.rounds.get(id(value), 1)):
-                    self.kept[id(value)] = pieces[value.piece]
+                    made = pieces[value.piece]
+                    self.kept[id(value)] = made.clone() if self.writes else made
             if not roots:
                 return result
             for difference in roots:

@@ -14,6 +14,7 @@ from ..hypotheses.catalogue import ATTRIBUTE_CAUSES
 from ..hypotheses.weights import weight_words
 from ..relations import as_whole_number, relation
 from .attentions import attention_words
+from .blends import blend_words
 from .expressions import Says, once, short, step_key
 from .functions import activation_words, order_words
 from .graph import CASTS, SHAPES, FrameStep, FrameValue
@@ -24,6 +25,7 @@ from .matching import Matching, Parting
 from .norms import norm_words
 from .patches import is_one_step, laid_by, patch_order
 from .rotations import LANES, OTHER_WAY, rotation_words
+from .scalars import number_words
 from .settings import plain
 
 _SETTINGS = {
@@ -127,11 +129,16 @@ def words_of(
     name, told = activation_words(matching, ours, theirs)
     if name:
         return PlaceWords(name, told, rank=2)
+    name, told = number_words(matching, says, ours, theirs)
+    if name:
+        return PlaceWords(name, told, rank=2)
     place = Parting(ours, theirs) if inner else difference
     if moved := order_words(matching, place, others, says.plain_name):
         return PlaceWords("order_exchanged", f"{moved}: {says.both(ours, theirs)}", rank=2)
     if as_whole_number(ours.content, theirs.content):
         return PlaceWords("precision", _with_relation(says.both(ours, theirs), ours, theirs), rank=2)
+    if blended := blend_words(matching, ours, theirs):
+        return PlaceWords("blend", blended, rank=2)
     if coarse := _coarser(matching, ours, theirs):
         shown = _rounded(says.both(ours, theirs), coarse)
         return PlaceWords("precision", shown, rank=2)
