@@ -138,3 +138,19 @@ def test_what_is_made_otherwise_is_not_remembered_otherwise(tmp_path):
     result = found(tmp_path, Pipeline(MakesItOtherwise()))
     assert result.verdict == "BUG", result.sentence()
     assert "remembered_value" not in [c.name for c in result.causes if c.standing is Standing.PROVEN]
+
+
+@pytest.mark.parametrize(
+    ("fault", "name", "words"),
+    [
+        ("twice", "shift", "shifted by 9 (its square: done twice) instead of 3"),
+        ("end", "schedule_table", "it runs evenly from 1 to 0.1 instead of from 1 to 0.2"),
+        (
+            "terminal",
+            "schedule_table",
+            "test_remembered_values.py:91) is not the reference's table: only its last number",
+        ),
+    ],
+)
+def test_a_table_that_numpy_makes(tmp_path, fault, name, words):
+    is_told(found(tmp_path, Sampler(fault)), name, words)

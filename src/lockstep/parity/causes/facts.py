@@ -23,6 +23,7 @@ from .hypotheses.weights import weight_words
 from .in_place import written_in_place
 from .judgement import Judgement, trial_of
 from .observed.own_values import own_value_edits
+from .own_tables import own_table_edits
 
 MOST = 12  # facts tried on the whole run
 
@@ -86,6 +87,7 @@ def _of_loops(search: Any, comparison: Comparison) -> Iterator[Edit]:
     own = comparison.first.other if comparison.first is not None else None
     if own is not None and not search.is_given_right(own, comparison):
         yield from step_state_edits(search, comparison)
+        yield from own_table_edits(search, comparison, explained=True)
         yield from own_value_edits(search, comparison, remembered=True)
 
 
@@ -94,6 +96,7 @@ def unexplained_edits(search: Any, comparison: Comparison) -> Iterator[Edit]:
     it."""
     own = comparison.first.other if comparison.first is not None else None
     if own is not None and search.turned and not search.is_given_right(own, comparison):
+        yield from own_table_edits(search, comparison, explained=False)
         yield from own_value_edits(search, comparison, remembered=False)
 
 
