@@ -17,6 +17,7 @@ from ..trace.container import Array
 from .edits import Edit
 from .failures import noted
 from .hypotheses.written_tables import RETURNED, SeenTable, TableWritten, numbers_of, tables_seen
+from .observed.variables import Name, assigned_at
 from .schedule_tables import TRAINED, table_causes
 
 SAME = 1e-5  # relative: one table, in whatever precision it was made
@@ -49,13 +50,16 @@ def own_table_edits(search: Any, comparison: Comparison, explained: bool) -> Ite
 
 def _edit(seen: SeenTable, right: Array, name: str, words: str) -> Edit:
     variable = "what is returned" if seen.place.variable == RETURNED else f"`{seen.place.variable}`"
+    made = Name(seen.place.variable, seen.place.file, "__init__")  # what an object has is mostly made there
+    line = (assigned_at(made)[0] if made.is_attribute else "") or seen.line
+    where = f"`{seen.place.function}` ({line})" if line == seen.line else f"`__init__` ({line})"
     numbers = f"{_shown(seen.numbers, right)} instead of {_shown(right, seen.numbers)}"
-    fault = f"{variable} in `{seen.place.function}` ({seen.line}) is not the reference's table: {words}{numbers}"
-    fix = f"in the port at {seen.line}: {variable} has to be {_shown(right, seen.numbers)}"
+    fault = f"{variable} in {where} is not the reference's table: {words}{numbers}"
+    fix = f"in the port at {line}: {variable} has to be {_shown(right, seen.numbers)}"
     fix += f"; it must not be so: {words.rstrip(': ')}" if words else ""
     change: Any = TableWritten(seen.place, right)
     with_it = "with the reference's numbers in it, that"
-    return Edit(name, with_it, (change,), rank=1, fault=fault, line=seen.line, fix=fix)
+    return Edit(name, with_it, (change,), rank=1, fault=fault, line=line, fix=fix)
 
 
 def _words(right: Array, wrong: Array, config: Mapping[str, Any]) -> tuple[str, str]:
@@ -75,6 +79,9 @@ def _factor(right: Array, wrong: Array) -> str:
         ratio = (wrong / right)[right != 0]
     if len(ratio) > 1 and np.ptp(ratio) <= SAME * abs(ratio[0]):
         return f"every number is {ratio[0]:.6g} times the right one: "
+    for words, one, other in (("before", wrong[1:], right[:-1]), ("behind", wrong[:-1], right[1:])):
+        if _same(other, one):
+            return f"every number is that of the place {words} it: "
     if all(len(table) > LEAST_EVEN and _is_even(table) for table in (right, wrong)):
         ends = [f"from {table[0]:.6g} to {table[-1]:.6g}" for table in (wrong, right)]
         return f"it runs evenly {ends[0]} instead of {ends[1]}: "

@@ -26,6 +26,7 @@ class StateHanded:
     part: str
     name: str
     values: tuple[Any, ...]
+    methods: frozenset[str]  # whose begins count, beside the ends of steps
 
 
 def hand_states(stack: ExitStack, schedulers: dict[str, Any], states: Iterable[StateHanded]) -> None:
@@ -34,7 +35,7 @@ def hand_states(stack: ExitStack, schedulers: dict[str, Any], states: Iterable[S
     for state in states:
         by_part.setdefault(state.part, []).append(state)
     for part, handed in by_part.items():
-        watch_places(stack, schedulers[part], _putting(handed))
+        watch_places(stack, schedulers[part], _putting(handed), handed[0].methods)
 
 
 def _putting(handed: list[StateHanded]) -> AtPlace:
@@ -50,8 +51,8 @@ def _putting(handed: list[StateHanded]) -> AtPlace:
     return put
 
 
-def watch_places(stack: ExitStack, scheduler: Any, at_place: AtPlace) -> None:
-    """Call it where a method begins while a step is done, and where a step ends."""
+def watch_places(stack: ExitStack, scheduler: Any, at_place: AtPlace, methods: frozenset[str] | None = None) -> None:
+    """Call it where a method (or one of these) begins while a step is done, and where a step ends."""
     stepping: list[bool] = []
 
     def around(name: str) -> Any:
@@ -70,7 +71,8 @@ def watch_places(stack: ExitStack, scheduler: Any, at_place: AtPlace) -> None:
 
         return watched
 
-    watch_methods(stack, scheduler, {name: around(name) for name in _methods(type(scheduler))})
+    names = [name for name in _methods(type(scheduler)) if methods is None or name in (*methods, STEP)]
+    watch_methods(stack, scheduler, {name: around(name) for name in names})
 
 
 def _methods(cls: type) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -28,11 +29,23 @@ def step_state_edits(search: Any, comparison: Comparison) -> Iterator[Edit]:
     every step until then gave the right thing."""
     if not search.turned or search.across is None or search.live.call is None:
         return
-    parts = search.live.parts.schedulers.keys() & search.across.live.parts.schedulers.keys()
-    mine, theirs = (_states(side, parts) if parts else {} for side in (search, search.across))
-    for part in sorted(mine.keys() & theirs.keys()):
-        if [place.method for place in mine[part]] == [place.method for place in theirs[part]]:
-            yield from _of_part(search, part, mine[part], theirs[part])
+    mine, theirs = _states(search), _states(search.across)
+    pairs = [(part, part) for part in sorted(mine.keys() & theirs.keys())]
+    if len(mine) == len(theirs) == 1:
+        pairs = list(zip(mine, theirs, strict=True))
+    for part, other in pairs:
+        methods = _as_often(mine[part], theirs[other])
+        places = [[p for p in all_ if p.method in (*methods, STEP)] for all_ in (mine[part], theirs[other])]
+        if len(places[0]) == len(places[1]):
+            yield from _of_part(search, part, places[0], places[1], methods)
+
+
+def _as_often(mine: list[_Place], theirs: list[_Place]) -> frozenset[str]:
+    """Methods that both sides call in the same order; none where only the steps are the same."""
+    counts = [Counter(place.method for place in places) for places in (mine, theirs)]
+    common = {name for name in counts[0].keys() & counts[1].keys() if counts[0][name] == counts[1][name]}
+    rows = [[p.method for p in places if p.method in common] for places in (mine, theirs)]
+    return frozenset(common - {STEP}) if rows[0] == rows[1] else frozenset()
 
 
 @dataclass
@@ -44,7 +57,9 @@ class _Place:
     state: dict[str, Any]
 
 
-def _of_part(search: Any, part: str, mine: list[_Place], theirs: list[_Place]) -> Iterator[Edit]:
+def _of_part(
+    search: Any, part: str, mine: list[_Place], theirs: list[_Place], methods: frozenset[str]
+) -> Iterator[Edit]:
     apart = [i for i, (x, y) in enumerate(zip(mine, theirs, strict=True)) if not alike(x.result, y.result)]
     wrong: dict[str, int] = {}
     for place in range(apart[0] if apart else 0):
@@ -53,7 +68,7 @@ def _of_part(search: Any, part: str, mine: list[_Place], theirs: list[_Place]) -
                 wrong.setdefault(name, place)
     names = sorted(wrong, key=lambda name: wrong[name])[:MOST]
     for chosen in [*[(name,) for name in names], *([tuple(names)] if len(names) > 1 else [])]:
-        handed = tuple(StateHanded(part, name, tuple(p.state.get(name) for p in theirs)) for name in chosen)
+        handed = tuple(StateHanded(part, name, tuple(p.state.get(name) for p in theirs), methods) for name in chosen)
         first = min(chosen, key=lambda name: wrong[name])
         until = apart[0] if apart else len(mine)
         states = [(x.state[first], y.state[first]) for x, y in zip(mine[:until], theirs, strict=False)]
@@ -99,7 +114,7 @@ def _first_apart(a: Any, b: Any) -> tuple[str, Any, Any]:
     return "", a, b
 
 
-def _states(search: Any, parts: Any) -> dict[str, list[_Place]]:
+def _states(search: Any) -> dict[str, list[_Place]]:
     """The attributes of schedulers wherever one of their methods begins, and after each step."""
     found: dict[str, list[_Place]] = {}
     kept: dict[tuple[int, int], tuple[torch.Tensor, torch.Tensor]] = {}
@@ -116,8 +131,8 @@ def _states(search: Any, parts: Any) -> dict[str, list[_Place]]:
 
     with ExitStack() as stack, warnings.catch_warnings(), torch.no_grad(), noted(search.log, (), "the run"):
         warnings.simplefilter("ignore")
-        for part in parts:
-            watch_places(stack, search.live.parts.schedulers[part], noting(part))
+        for part, scheduler in search.live.parts.schedulers.items():
+            watch_places(stack, scheduler, noting(part))
         search.live.run(search.own)
     search.log.spent += search.whole.cost
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import sysconfig
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ MOST_TIMES = 3  # that one variable is given a table: a loop may do so in every 
 RETURNED = "return"
 _LIBRARY = ("site-packages", "dist-packages", "<frozen", "<string")
 _OURS = str(Path(__file__).resolve().parents[2])
-_ROOM = str(Path(sys.prefix).resolve())
+_STANDARD = tuple({sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")})
 
 
 @dataclass(frozen=True)
@@ -53,15 +54,22 @@ class TableWritten:
 def tables_written(changes: Iterable[TableWritten]) -> Iterator[None]:
     wanted = {change.place: change.values for change in changes}
 
+    before: list[tuple[Any, Array]] = []  # what an object keeps is its own again behind the run
+
     def write(seen: SeenTable, table: Any) -> None:
         if seen.place in wanted:
+            before.append((table, seen.numbers))
             _write(table, wanted[seen.place])
 
     if not wanted:
         yield
         return
-    with tables_seen(write):
-        yield
+    try:
+        with tables_seen(write):
+            yield
+    finally:
+        for table, numbers in reversed(before):
+            _write(table, numbers)
 
 
 @contextmanager
@@ -119,7 +127,7 @@ class _Watch:
 
 def is_own(file: str) -> bool:
     """True for code that is part of no library, nor of what watches it."""
-    return not (any(part in file for part in _LIBRARY) or file.startswith((_OURS, f"{_ROOM}/lib/python", "/usr/lib")))
+    return not (any(part in file for part in _LIBRARY) or file.startswith((_OURS, *_STANDARD)))
 
 
 def _variables(frame: FrameType) -> Iterator[tuple[str, Any]]:

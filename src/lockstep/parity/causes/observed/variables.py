@@ -213,10 +213,10 @@ def _held() -> Iterator[tuple[Name, torch.Tensor]]:
 def _tensors_of(name: str, value: Any, code: Any) -> Iterator[tuple[Name, torch.Tensor]]:
     if isinstance(value, torch.Tensor):
         yield Name(name, code.co_filename, code.co_name), value
-    elif type(value) in (list, tuple) and len(value) <= MOST_HELD:
-        for i, item in enumerate(value):
+    elif type(value) in (list, tuple, dict) and len(value) <= MOST_HELD:
+        for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(item, torch.Tensor):
-                yield Name(f"{name}[{i}]", code.co_filename, code.co_name), item
+                yield Name(f"{name}[{key!r}]", code.co_filename, code.co_name), item
 
 
 def assigned_at(name: Name) -> tuple[str, str]:
