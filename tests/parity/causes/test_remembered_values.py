@@ -195,3 +195,10 @@ def test_a_table_that_an_object_keeps_is_its_own_again_after_the_search(tmp_path
     result = diagnosed(tmp_path, Levels(moved=False), candidate, lambda pipe: pipe(seed=3), evaluations=600)
     is_told(result, "schedule_table", "`self.kept` in `__init__`", "every number is that of the place before it")
     assert (candidate.kept == before).all()
+
+
+def test_too_many_numbers_end_no_search(tmp_path, monkeypatch):
+    monkeypatch.setattr("lockstep.parity.causes.observed.graph.MOST_ELEMENTS", 100)
+    result = found(tmp_path, Sampler("velocity"), evaluations=100)
+    assert result.verdict == "BUG", result.sentence()
+    assert result.causes[0].standing is not Standing.PROVEN

@@ -19,6 +19,7 @@ from ...comparison.results import Comparison, NodeResult
 from ...recording.values import leaves
 from ...trace.names import NO_STEP, step_index
 from ..edits import Call, Change, Edit, ModuleChange, OperationChange, Site
+from ..failures import noted
 from ..goals import Goal, goal_of
 from ..pipeline_probe import PIPELINE
 from .graph import FrameStep, FrameValue, Graph, TooLarge, _flat, graph_of, is_draw
@@ -167,7 +168,7 @@ def own_value_edits(search: Any, comparison: Comparison, remembered: bool) -> It
     """On the candidate's side: another value of its own taken, in every step of the loop."""
     if not search.turned or search.live.call is None or search.live.parts.pipeline is None:
         return
-    graph = graph_of(search, PIPELINE, 0, search.held)
+    graph = _steps(search)
     goal, value = _first_wrong(search, comparison, graph) if graph is not None else (None, None)
     if graph is None or goal is None or value is None or value.step is None:
         return
@@ -182,9 +183,20 @@ def own_value_edits(search: Any, comparison: Comparison, remembered: bool) -> It
         search.log.say("too many numbers to try every value in the place of every other")
 
 
+def _steps(search: Any) -> Graph | None:
+    """The candidate's steps between its models; None where there are too many numbers to keep."""
+    graph = None
+    with noted(search.log, search.held, "the steps between the models"):
+        try:
+            graph = graph_of(search, PIPELINE, 0, search.held)
+        except TooLarge:
+            search.log.say("too many numbers to keep the steps between the models")
+    return graph
+
+
 def made_values(search: Any, contents: Iterable[Any]) -> list[FrameValue | None]:
     """The values of the candidate's steps with these numbers, as they are made first."""
-    graph = graph_of(search, PIPELINE, 0, search.held)
+    graph = _steps(search)
     made = [v for v in graph.values if v.step is not None and _is_plain(v)] if graph is not None else []
 
     def found(content: Any) -> FrameValue | None:
