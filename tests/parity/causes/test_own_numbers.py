@@ -9,8 +9,9 @@ import pytest
 import torch
 
 from lockstep.parity.causes.edits import Call, Site
+from lockstep.parity.causes.examples import Example
 from lockstep.parity.causes.hypotheses.own_code import code_numbers, own_number_edits
-from lockstep.parity.causes.hypotheses.tensors import constant
+from lockstep.parity.causes.hypotheses.tensors import arithmetic_edits, constant
 from lockstep.parity.causes.live import Live
 from lockstep.parity.causes.pipeline_probe import PipelineProbe
 from lockstep.parity.comparison.results import Standing
@@ -86,3 +87,11 @@ def test_a_factor_that_is_another_one_in_each_step_changes_in_each():
     inverted = constant("mul", "constant", 1, 2.0, 0.5, frozenset([Site("@pipeline", "mul", 0)])).changes[0]
     made = [c.apply(Call(torch.mul, (torch.ones(2), n), {}, "mul", {})) for c in (halved, inverted) for n in (2.0, 8.0)]
     assert [float(x[0]) for x in made] == [1.0, 4.0, 0.5, 0.125]
+
+
+@pytest.mark.parametrize(("operands", "large"), [([(2, 3), 2.0], False), ([10000.0, (2, 3)], True)])
+def test_an_exponent_is_not_made_so_large_that_its_term_is_gone(operands, large):
+    edits = arithmetic_edits(Example("pow", operands, result=(2, 3)), frozenset([Site("model", "pow", 0)]))
+    tried = [edit.parameter for edit in edits if edit.name == "constant"]
+    assert tried
+    assert (max(tried) > 100) is large

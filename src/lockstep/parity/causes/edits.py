@@ -177,6 +177,7 @@ class Edit:
     elsewhere: Callable[[str], Edit] | None = None  # the same in another module of the owner's kind
     owner: str = ""  # the module that `elsewhere` is about
     line: str = ""  # of the candidate's code, where it was seen there
+    fix: str = ""  # what to change in the port, where that is not said by the detail
 
     def label(self) -> str:
         return f"{self.name}: {self.detail}"

@@ -18,17 +18,20 @@ from .hypotheses.call_counts import OTHER_MODULE, call_count_edits
 from .hypotheses.kept_state import kept_state_edits
 from .hypotheses.layer_order import layer_order_edits
 from .hypotheses.state import state_edits
+from .hypotheses.step_state import step_state_edits
 from .hypotheses.weights import weight_words
 from .in_place import written_in_place
 from .judgement import Judgement, trial_of
+from .observed.own_values import own_value_edits
+from .own_tables import own_table_edits
 
-MOST = 6  # facts tried on the whole run
+MOST = 12  # facts tried on the whole run
 
 
-def from_facts(search: Any, comparison: Comparison) -> Judgement | None:
+def from_facts(search: Any, comparison: Comparison, edits: Iterator[Edit] | None = None) -> Judgement | None:
     """The first fact with which the whole run agrees, or with which at least its first bad value is right."""
     partly: Judgement | None = None
-    for count, edit in enumerate(_edits(search, comparison)):
+    for count, edit in enumerate(_edits(search, comparison) if edits is None else edits):
         if count >= MOST or search.late():
             break
         search.log.trying(edit.name, "the whole run")
@@ -76,6 +79,25 @@ def _edits(search: Any, comparison: Comparison) -> Iterator[Edit]:
     yield from call_count_edits(search)
     yield from written_in_place(search)
     yield from state_edits(search, comparison)
+    yield from _of_loops(search, comparison)
+
+
+def _of_loops(search: Any, comparison: Comparison) -> Iterator[Edit]:
+    """What is wrong between the models: nothing there is, where the one around the value is given the right thing."""
+    own = comparison.first.other if comparison.first is not None else None
+    if own is not None and not search.is_given_right(own, comparison):
+        yield from step_state_edits(search, comparison)
+        yield from own_table_edits(search, comparison, explained=True)
+        yield from own_value_edits(search, comparison, remembered=True)
+
+
+def unexplained_edits(search: Any, comparison: Comparison) -> Iterator[Edit]:
+    """What puts the code between the models right without saying why it is wrong: tried where nothing else explains
+    it."""
+    own = comparison.first.other if comparison.first is not None else None
+    if own is not None and search.turned and not search.is_given_right(own, comparison):
+        yield from own_table_edits(search, comparison, explained=False)
+        yield from own_value_edits(search, comparison, remembered=False)
 
 
 def different_weights(search: Any) -> Iterator[Edit]:

@@ -35,6 +35,8 @@ from .hypotheses.method_calls import MethodChange
 from .hypotheses.own_code import OwnNumberChange
 from .hypotheses.schedule_change import TableChange, put_tables
 from .hypotheses.state import StateChange, states_in_force
+from .hypotheses.step_changes import StateHanded, hand_states
+from .hypotheses.written_tables import TableWritten, tables_written
 from .probe import Probe, Reached, Survey, cost_of
 from .remembered import Refuted, Remembered
 
@@ -134,6 +136,9 @@ class PipelineProbe(Probe):
             stack.enter_context(
                 states_in_force(live, [c for e in edits for c in e.changes if isinstance(c, StateChange)])
             )
+            handed = [c for e in edits for c in e.changes if isinstance(c, StateHanded)]
+            hand_states(stack, live.parts.schedulers, handed)
+            stack.enter_context(tables_written([c for e in edits for c in e.changes if isinstance(c, TableWritten)]))
             inside = Edited(modules or live.parts.named_modules(), edits, observe)
             inside.frames = PipelineFrames(_places(live), live.parts.pipeline)
             for name, scheduler in live.parts.schedulers.items():

@@ -86,7 +86,7 @@ def _tables(kind: str, count: int, config: Mapping[str, Any], times: Array | Non
         for choices, table in _timesteps(count, trained):
             yield tuple(choices.items()), table
         return
-    for choices, table in [*_flow_sigmas(count, trained), *_noise_sigmas(count, trained, config, times)]:
+    for choices, table in [*_flow_sigmas(count, trained, config), *_noise_sigmas(count, trained, config, times)]:
         yield tuple(choices.items()), table
 
 
@@ -113,14 +113,21 @@ def _timesteps(count: int, trained: int) -> Iterator[tuple[Choices, Array]]:
                 yield chosen, rounded + offset
 
 
-def _flow_sigmas(count: int, trained: int) -> Iterator[tuple[Choices, Array]]:
+def _flow_sigmas(count: int, trained: int, config: Mapping[str, Any]) -> Iterator[tuple[Choices, Array]]:
     """With or without a last one that is zero."""
+    for spacing, table in _flow_spacings(count, trained, config):
+        yield {"timestep_spacing": spacing, "final_sigmas_type": "that of the last step"}, table
+    for spacing, table in _flow_spacings(count - 1, trained, config) if count > 2 else ():
+        yield {"timestep_spacing": spacing, "final_sigmas_type": "zero"}, np.append(table, 0.0)
+
+
+def _flow_spacings(count: int, trained: int, config: Mapping[str, Any]) -> Iterator[tuple[str, Array]]:
     for spacing, table in _spacings(count, trained):
         if spacing.startswith("sigmas"):
-            yield {"timestep_spacing": spacing, "final_sigmas_type": "that of the last step"}, table / trained
-    for spacing, table in _spacings(count - 1, trained) if count > 2 else ():
-        if spacing.startswith("sigmas"):
-            yield {"timestep_spacing": spacing, "final_sigmas_type": "zero"}, np.append(table / trained, 0.0)
+            yield spacing, table / trained
+    if shift := config.get("shift"):  # as a scheduler has it whose smallest sigma is shifted twice
+        last = float(shifted(np.array([1 / trained]), float(shift))[0])
+        yield f"sigmas from 1 to {last:.4g}, which is 1/{trained} shifted", np.linspace(1, last, count)
 
 
 def _betas(trained: int, config: Mapping[str, Any]) -> Iterator[tuple[str, Array]]:
@@ -192,7 +199,8 @@ def _shift_cause(
         return TableCause("shift", f"the {kind} are not shifted, where the reference's are by {right:.4g}", True)
     if math.isclose(right, 1.0, rel_tol=1e-5):
         return TableCause("shift", f"the {kind} are shifted by {wrong:.4g}, where the reference's are not", True)
-    words = f"the {kind} are shifted by {wrong:.5g} instead of {right:.5g}"
+    twice = " (its square: done twice)" if math.isclose(wrong, right**2, rel_tol=1e-4) else ""
+    words = f"the {kind} are shifted by {wrong:.5g}{twice} instead of {right:.5g}"
     tokens = [_tokens(shift, config) for shift in (right, wrong)]
     if tokens[0] is not None and tokens[1] is not None:
         told = f"{words} (mu {math.log(wrong):.4g} instead of {math.log(right):.4g}): as for {tokens[1]} tokens "

@@ -17,7 +17,7 @@ from ..trace.names import Key
 from ..trace.reader import Trace
 from .calls import RecordedCalls
 from .edits import Edit, Site, site_of
-from .facts import differing, from_facts
+from .facts import differing, from_facts, unexplained_edits
 from .failures import noted
 from .goals import Goal, goal_of
 from .hypotheses.catalogue import (
@@ -91,6 +91,7 @@ class CauseSearch(RecordedCalls):
         current: Comparison | None = comparison
         while current is not None and current.first is not None and len(found) < limit:
             known = begun if not found else from_facts(self, current)
+            known = known or from_facts(self, current, unexplained_edits(self, current))
             judgement = known or self._judged_past_order(current, current.first)
             if judgement.chosen is None:
                 found.append(unknown_cause(self, current, judgement))
@@ -278,7 +279,7 @@ class CauseSearch(RecordedCalls):
             path, site = self.parent_of(path), None
             if path == "@pipeline" or path not in self.modules or self.parent_of(key.path) != path:
                 break  # one level up: a sibling's weights, another input
-        if self.live.call is not None and not self._is_given_right(key, comparison):
+        if self.live.call is not None and not self.is_given_right(key, comparison):
             yield from self._pipeline_probes(key, focus, goal, comparison, reference)
 
     def _pipeline_probes(
@@ -310,7 +311,7 @@ class CauseSearch(RecordedCalls):
                 right[call] = right.get(call, True) and not node.bad
         return frozenset(call for call, so in right.items() if so)
 
-    def _is_given_right(self, key: Key, comparison: Comparison) -> bool:
+    def is_given_right(self, key: Key, comparison: Comparison) -> bool:
         """True for a value inside of a model that is given the same on both sides: nothing outside of it can be the
         cause."""
         root = key.path.partition("/")[0].partition(".")[0]

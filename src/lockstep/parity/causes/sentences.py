@@ -179,6 +179,8 @@ def repair(edit: Edit, node: NodeResult, turned: bool) -> str:
 
     An edit of the candidate is the repair itself; one of the reference imitates the fault.
     """
+    if edit.fix:
+        return edit.fix
     at = place_of(edit, node)
     if edit.line:
         said, all_, many = edit.detail.partition(" (in all ")

@@ -92,22 +92,12 @@ def _two_tensor_edits(example: Example, sites: Sites) -> Iterator[Edit]:
 def _constant_edits(example: Example, index: int, value: float, sites: Sites) -> Iterator[Edit]:
     small = 0 < abs(value) < 1e-2
     cause = "norm_eps" if small and example.op == "add" else "constant"
-    tried = [
-        value + 1,
-        value - 1,
-        2 * value,
-        value / 2,
-        -value,
-        0.0,
-        1.0,
-        10 * value,
-        value / 10,
-        100 * value,
-        value / 100,
-    ]
+    tried = [value + 1, value - 1, 2 * value, value / 2, -value, 0.0, 1.0]
+    exponent = example.op == "pow" and index == 1  # a large one takes the term away: that is said otherwise
+    tried += [] if exponent else [10 * value, value / 10, 100 * value, value / 100]
     tried += [1 / value, value * value] if value else []
     tried += [math.sqrt(value), 1 / math.sqrt(value)] if value > 0 else []
-    if example.op == "pow" or abs(value) > 100:
+    if (example.op == "pow" and not exponent) or abs(value) > 100:
         tried += [500.0, 1000.0, 10000.0, 100000.0, 1e6]
     if example.op == "div" and index == 1 and value:
         words = f"times the rounded inverse of {value:.6g} instead of a division by it"

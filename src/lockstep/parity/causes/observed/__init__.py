@@ -6,6 +6,8 @@ matching.py     which values both sides have, and the smallest places where they
 smallest.py     the one value inside of such a place with which put right all of it is right
 anchors.py      places that both have without a name: where they use the same weight
 used_weights.py the weights of another module
+own_values.py   a value of the candidate's own that belongs in the place of another
+variables.py    what the candidate's code calls a value
 functions.py    what is done in the other order, or by another activation, however it is written
 arrangement.py  the same numbers with other axes
 expressions.py  values in words, down to what both have

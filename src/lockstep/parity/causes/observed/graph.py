@@ -37,6 +37,7 @@ _MAY_DO_NOTHING = frozenset(
      "truediv", "mul", "add", "sub", "nan_to_num", "to", "type", "float", "half", "bfloat16", "double", "type_as",
      "requires_grad_", "repeat", "tile", "repeat_interleave"]
 )  # fmt: skip
+_SCALING = ("mul", "div", "truediv")
 _OURS = (__name__.partition(".parity.")[0] + ".parity", "torch", "contextlib", "functools")
 _AROUND_METHODS = frozenset(["watched", "around"])  # what stands between a scheduler's method and who calls it
 
@@ -231,7 +232,8 @@ def _unchanged(place: Site | str, args: Any, kwargs: Any, result: Any) -> FrameV
     if len(given) != 1 or given[0].content.dtype != result.dtype or given[0].content.shape != result.shape:
         return None
     with torch._C.DisableTorchFunction():
-        return given[0] if torch.equal(given[0].content, result) else None
+        changes = place.op in _SCALING and not result.any()  # zeros say nothing of what a factor does
+        return given[0] if not changes and torch.equal(given[0].content, result) else None
 
 
 def _version(tensor: torch.Tensor) -> int:
