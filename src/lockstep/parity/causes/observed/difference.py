@@ -11,7 +11,7 @@ from ...comparison.results import Comparison, NodeResult
 from ..edits import Change, Edit, NotApplicable
 from ..failures import noted
 from ..probe import SPECIFIC
-from .frames import SharedFrame
+from .frames import SharedFrame, results_of
 from .graph import FrameStep, FrameValue, Graph, TooLarge, graph_of
 from .kinds import MOVABLE
 from .lines import done_at, told_line
@@ -278,8 +278,9 @@ class _Walk:
 
     def _beside(self, graph: Graph) -> Matching:
         """The candidate's steps beside those of the reference."""
-        paths = self.frames.paths.of
-        return Matching(graph, self.theirs, self.tolerance, paths, is_exchanged(self.comparison), self._done_again)
+        paths, exchanged = self.frames.paths.of, is_exchanged(self.comparison)
+        results = results_of(self.comparison, self.frames)
+        return Matching(graph, self.theirs, self.tolerance, paths, exchanged, self._done_again, results)
 
     def _went_back(self, differences: list[Parting]) -> bool:
         """True if what was put right last made something before it wrong: the reference uses that value elsewhere, so

@@ -13,6 +13,7 @@ from .matching import Matching
 from .settings import has_value, plain
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "matmul": "@"}
+_LAYER_WEIGHTS = ("weight", "bias", "gamma")  # others are a block's: a table of modulations
 LONGEST = 150  # characters of one side
 CONTEXT = 24  # characters shown before and behind what differs in a longer one
 DEEPEST = 5  # steps shown inside each other
@@ -54,6 +55,8 @@ class Says:
     def __init__(self, matching: Matching) -> None:
         self.matching = matching
         self.shapes, self.deepest = True, DEEPEST
+        self._meant: dict[str, set[str]] = {}  # the modules of the candidate that the names which were said stand for
+        self._alike: dict[str, set[str]] = {}  # the same of names to be told apart
 
     def plain_name(self, value: FrameValue, whole: bool = False) -> str:
         return self._name(value, 0 if whole else 1)
@@ -62,7 +65,11 @@ class Says:
         """The candidate's instead of the reference's, from where the two part; what only changes shapes is left out
         where more is different."""
         ours, theirs, more = self._parted(ours, theirs)
-        wrong, right = around_the_difference(*self._shortest(theirs, ours))
+        shown = self._shortest(theirs, ours)
+        if any(len(meant) > 1 for meant in self._meant.values()):
+            self._alike = dict(self._meant)  # one name for two layers says nothing
+            shown, self._alike = self._shortest(theirs, ours), {}
+        wrong, right = around_the_difference(*shown)
         also = f" (and {more} more of its operands)" if more else ""
         return f"`{wrong}` instead of `{right}`{also}"
 
@@ -73,10 +80,13 @@ class Says:
         for self.shapes, self.deepest in product((False, True), range(DEEPEST, 0, -1)):
             if not self.shapes and any(self._is_view(v) for v in (theirs, ours)):
                 continue  # what it is another view of would be told as the whole of it
+            self._meant.clear()
             shown.append((self._shown(theirs, ours), self._shown(ours, theirs)))
             if shown[-1][0] != shown[-1][1] and max(map(len, shown[-1])) <= LONGEST:
                 return shown[-1]
-        return next((both for both in shown if both[0] != both[1]), shown[0])
+        return min(
+            (both for both in shown if both[0] != both[1]), key=lambda both: max(map(len, both)), default=shown[0]
+        )
 
     def _is_view(self, value: FrameValue) -> bool:
         """True if a value that only one side has is nothing but another view of one that both have."""
@@ -119,7 +129,10 @@ class Says:
 
     def _call(self, step: FrameStep, value: FrameValue, say: Any) -> str:
         if isinstance(step.place, str):
-            return f"{_called(step.place)}({', '.join(say(v) for v in step.operands())})"
+            given = step.operands()
+            known = all(v.step is None and not v.given for v in given)  # prompts as numbers need no explanation
+            inside = "…" if known else ", ".join(say(v) for v in given)
+            return f"{self._called(step.place)}({inside}){_piece(value)}"
         if not self.shapes and step.name in SHAPES and step.operands() and len(step.values) == 1:
             return str(say(step.operands()[0]))
         args = [_argument(v, say) for v in step.args]
@@ -133,7 +146,7 @@ class Says:
             shown = f"({args[0]} {_INFIX[step.name]} {args[1]})"
         else:
             shown = f"{step.name}({', '.join(args)})"
-        return f"{shown}[{value.piece}]" if len(step.values) > 1 else shown
+        return f"{shown}{_piece(value)}"
 
     def _name(self, value: FrameValue, depth: int) -> str:
         """A value that needs no explanation: an argument, a weight, what a module gave, a part of these."""
@@ -143,33 +156,52 @@ class Says:
         step = value.step
         if step is None:
             if value.given.startswith("weight:"):
-                return ".".join(value.given.partition(":")[2].split(".")[-2:])
+                layer, _, weight = value.given.partition(":")[2].rpartition(".")
+                return f"{self._noted(layer, 1)}.{weight}"
             if value.given:
                 return value.given.removeprefix("in.")
             if value.content.numel() == 1:
                 return short(value.content.item())
             return f"a table {list(value.content.shape)} made outside of torch"
         if isinstance(step.place, str):
-            piece = f"[{value.piece}]" if len(step.values) > 1 else ""
-            return f"{_called(step.place)}(…){piece}"
+            return f"{self._called(step.place)}(…){_piece(value)}"
         if depth and (layer := _layer(step)):
-            return f"{layer}(…)"
+            return f"{self._called(layer)}(…)"
         if depth < 2:
             return self._call(step, value, lambda v: self._name(v, depth + 1))
         return self._name(once(value), depth) if once(value) is not value else f"{step.name}.{step.place.index}"
 
+    def _called(self, path: str) -> str:
+        """A module as its own code calls it: one of several with the name of the list."""
+        return self._noted(path, 2 if path.rpartition(".")[2].isdigit() else 1)
+
+    def _noted(self, path: str, names: int) -> str:
+        """The end of a path; behind the names in which it is another one than others that end so, too."""
+        said = ".".join(path.split(".")[-names:])
+        self._meant.setdefault(said, set()).add(self.matching.paths(path))
+        others = [other.split(".") for other in self._alike.get(said, ())]
+        if len(others) < 2:
+            return said
+        parts = path.split(".")[:-names]
+        own = [i for i, part in enumerate(parts) if len({(*other, *[""] * len(parts))[i] for other in others}) > 1]
+        first, last = min(own, default=len(parts) - 1), max(own, default=len(parts) - 1)
+        listed = first - (parts[first].isdigit() and first > 0)
+        return ".".join(parts[listed : last + 1]) + ("." if last == len(parts) - 1 else "…") + said
+
+
+def _piece(value: FrameValue) -> str:
+    """Which of several results: `[1]`, `.hidden_states[2]`."""
+    if value.step is None or len(value.step.values) == 1:
+        return ""
+    names = value.slot.split(".")[1:] or [str(value.piece)]
+    return "".join(f"[{name}]" if name.isdigit() else f".{name}" for name in names)
+
 
 def _layer(step: FrameStep) -> str:
-    """The name of the layer whose one step this is: it takes the layer's own weight."""
+    """The path of the layer whose one step this is: it takes the layer's own weight."""
     path = step.place if isinstance(step.place, str) else step.place.path
-    own = any(v.given.rpartition(".")[0] == f"weight:{path}" for v in step.operands())
-    return _called(path) if own and "." in path else ""
-
-
-def _called(path: str) -> str:
-    """A module as its own code calls it: one of several with the name of the list."""
-    names = path.split(".")
-    return ".".join(names[-2:]) if names[-1].isdigit() else names[-1]
+    own = any(v.given in {f"weight:{path}.{name}" for name in _LAYER_WEIGHTS} for v in step.operands())
+    return path if own and "." in path else ""
 
 
 def around_the_difference(wrong: str, right: str) -> tuple[str, str]:

@@ -52,6 +52,7 @@ class FrameValue:
     step: FrameStep | None = None  # that made it; None for what was given
     piece: int = 0  # of several results
     given: str = ""  # `in.x`, `weight:norm.bias`; empty for a constant
+    slot: str = ""  # of several results: `out.0`, `out.sample`
 
     @property
     def number(self) -> int:
@@ -168,8 +169,8 @@ class Graph:
         made = FrameStep(place, function, args, kwargs, len(self.steps), visit, lines)
         self._at[place, visit] = made
         self.steps.append(made)
-        for piece, (_, tensor) in enumerate(_tensors(result)):
-            made.values.append(self._note(tensor, FrameValue(self._kept(tensor), made, piece)))
+        for piece, (slot, tensor) in enumerate(_tensors(result)):
+            made.values.append(self._note(tensor, FrameValue(self._kept(tensor), made, piece, slot=slot)))
 
     def mapped(self, value: Any, written: Any = None) -> Any:
         """Arguments with every tensor as the value that it is; what was just written into as what it was before."""

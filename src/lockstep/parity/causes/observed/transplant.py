@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ...recording.values import inputs, leaves
+from ...recording.values import inputs, leaves, with_leaves
 from ..edits import Call, Change, ModuleChange, NotApplicable, OperationChange, Site
 from .graph import FrameStep, FrameValue, is_draw
 from .matching import Matching, Parting
@@ -110,12 +110,10 @@ class _Made:
                     self.kept[id(value)] = pieces[value.piece]
             if not roots:
                 return result
-            if not isinstance(result, torch.Tensor) and type(result) not in (list, tuple):
-                raise NotApplicable("neither a tensor nor several")
             for difference in roots:
                 if self._is_turn(difference.ours, visit):
                     pieces[difference.ours.piece] = self._computed(difference, visit)
-            return pieces[0] if isinstance(result, torch.Tensor) else type(result)(pieces)
+            return with_leaves(result, iter(pieces))
 
         moved = self.move.place(place)
         if isinstance(moved, Site):
@@ -209,8 +207,7 @@ class _Made:
             )
             known[id(step)] = self._run(step, args, kwargs)
         result = known[id(step)]
-        found: torch.Tensor = result[value.piece] if type(result) in (list, tuple) else result
-        return found
+        return [tensor for _, tensor in leaves(result, "out")][value.piece]
 
     def _run(self, step: FrameStep, args: Any, kwargs: Any) -> Any:
         if not isinstance(step.place, str):

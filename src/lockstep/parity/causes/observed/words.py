@@ -225,7 +225,9 @@ def _named(
     inside = any(
         v is matching.partner(theirs) for step in mine for v in step.operands()
     )  # what is behind it is missing
+    known = matching.partner(theirs)
     same = ours.step is not None and theirs.step is not None and ours.step.name == theirs.step.name
+    same = same or (known is not None and ours.step is known.step)  # another result of the same call
     if not others and same and not inside:
         return PlaceWords("wrong_operand", shown)
     if not others:
@@ -333,9 +335,9 @@ def _one_step(matching: Matching, says: Says, a: FrameStep, b: FrameStep) -> Pla
             known = _OPERANDS.get((a.name, pairs.index((x, y))))
             if known is not None:
                 return PlaceWords(known, f"`{a.name}` takes {says.both(x, y)}", rank=2)
-            if matching.partner(y) is not None and matching.partner(x) is not None:
-                words = f"`{a.name}` takes {says.both(x, y)}"
-                return PlaceWords("wrong_operand", words)
+        if left and all(matching.partner(x) is not None and matching.partner(y) is not None for x, y in left):
+            taken = "; and ".join(dict.fromkeys(says.both(x, y) for x, y in left))
+            return PlaceWords("wrong_operand", f"`{a.name}` takes {taken}")
     names = {a.name, b.name}
     if names <= ACTIVATIONS and len(mine) == len(others):
         equal = all(matching.same_numbers(x, y) for x, y in pairs)
