@@ -22,7 +22,7 @@ from .layouts import NormalForm, reading_words
 from .lines import overwritten_by
 from .matching import Matching, Parting
 from .norms import norm_words
-from .patches import is_one_step, laid_by, patch_order
+from .patches import given_to_linear, is_one_step, laid_by, patch_order
 from .rotations import LANES, OTHER_WAY, rotation_words
 from .settings import plain
 
@@ -51,6 +51,7 @@ POINTWISE = frozenset(
     ["add", "sub", "mul", "div", "pow", "rpow", "rdiv", "rsub", "clamp", "leaky_relu", "elu", "softplus"]
 )
 LARGEST_EPS = 0.1
+_LAYERS = ("linear", "conv1d", "conv2d", "conv3d")
 TAKEN = ("embedding", "getitem", "index_select", "gather", "narrow")
 MOST_TAKEN = 1 << 18
 _NAMED_BY_SETTING = {"gelu": {None: "GELU (erf)", "none": "GELU (erf)", "tanh": "GELU (tanh)"}}
@@ -139,6 +140,8 @@ def words_of(
         read = reading_words(matching, ours, theirs, says.plain_name)
         told = relation(ours.content, theirs.content)
         return PlaceWords("axes_swapped", f"{read} ({told})" if read and told else read, rank=2)
+    if layer := _without_bias(matching, ours, theirs):
+        return PlaceWords("missing_bias", f"`{layer}` is not added", rank=2)
     handed = difference.exit is not None or (bool(inner) and matching.is_leaf(ours))
     mine = [] if handed else list(matching.until_shared(ours))
     extra = [] if matching.is_leaf(theirs) else list(matching.until_shared(theirs))
@@ -154,10 +157,13 @@ def patch_words(matching: Matching, says: Says, ours: FrameValue, theirs: FrameV
     """Patches put through a convolution by the one and through a linear layer by the other: what goes in is told."""
     ours, theirs = once(ours), once(theirs)
     if theirs.step is not None and (order := patch_order(matching, ours, theirs)) is not None:
-        return PlaceWords("axes_swapped", order.words(), rank=2, form=True, by=laid_by(theirs.step.operands()[0]))
+        rows = (given_to_linear(theirs) or theirs.step.operands())[0]
+        return PlaceWords("axes_swapped", order.words(), rank=2, form=True, by=laid_by(rows))
     if ours.step is None or theirs.step is None or not is_one_step(ours, theirs, matching.tolerance):
         return None
-    wrong, right = (says.plain_name(v.step.operands()[0]) for v in (theirs, ours) if v.step is not None)
+    wrong, right = (
+        says.plain_name((given_to_linear(v) or v.step.operands())[0]) for v in (theirs, ours) if v.step is not None
+    )
     weight = says.plain_name(ours.step.operands()[1])
     return PlaceWords("wrong_operand", f"`{weight}` is given other values: `{wrong}` for `{right}`", form=True)
 
@@ -399,6 +405,20 @@ def _other_axes(matching: Matching, a: FrameStep, b: FrameStep) -> str:
     if shapes[0] == shapes[1] or x.step is y.step is not None:
         return ""
     return f"`{a.name}` over the axes of {list(shapes[0])} instead of {list(shapes[1])}"
+
+
+def _without_bias(matching: Matching, ours: FrameValue, theirs: FrameValue) -> str:
+    """The bias of the reference's layer, where that is all that the candidate lacks, in whatever form it is written."""
+    ours = once(ours)
+    step = ours.step
+    taken = step.operands()[2:] if step is not None and step.name in _LAYERS else []
+    if len(taken) != 1 or not taken[0].given.startswith("weight:") or taken[0].content.ndim != 1:
+        return ""
+    axis = -1 if step is None or step.name == "linear" else 1
+    with torch._C.DisableTorchFunction():
+        made = (ours.content.movedim(axis, -1) - taken[0].content).movedim(-1, axis)
+        same = matching.same_numbers(FrameValue(made), theirs)
+    return taken[0].given.partition(":")[2] if same else ""
 
 
 def _lacks(matching: Matching, mine: list[FrameValue], others: list[FrameValue]) -> list[str]:
