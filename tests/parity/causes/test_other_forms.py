@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from inspect import getsourcelines
+
 import pytest
 import torch
 import torch.nn.functional as F
@@ -12,6 +14,11 @@ from parity.causes.test_classes import diagnosed, drawn, seeded
 
 CHANNELS, PATCH, WIDTH, HEADS, LAYERS = 3, 2, 16, 2, 2
 LANES = WIDTH // HEADS
+
+
+def turns(tokens):
+    angles = (torch.arange(tokens)[:, None] * 10.0 ** -torch.arange(LANES // 2)[None])[:, None]
+    return angles.cos(), angles.sin()
 
 
 class Block(nn.Module):
@@ -32,8 +39,7 @@ class Block(nn.Module):
         return made
 
     def scores(self, x, keep):
-        angles = (torch.arange(x.shape[1])[:, None] * 10.0 ** -torch.arange(LANES // 2)[None])[:, None]
-        query = self.turned(self.query(x).unflatten(-1, (HEADS, -1)), angles.cos(), angles.sin())
+        query = self.turned(self.query(x).unflatten(-1, (HEADS, -1)), *turns(x.shape[1]))
         scores = query.transpose(1, 2) @ x.unflatten(-1, (HEADS, -1)).permute(0, 2, 3, 1)
         return scores + self.places(x.shape[1]) + torch.zeros(keep.shape).masked_fill(~keep, -1e38)
 
@@ -88,6 +94,27 @@ class Stacked(Block):
         return torch.stack([first * cos + second * sin, second * cos - first * sin], -1).flatten(-2)
 
 
+class OfTheFirst(Block):
+    """Hides keys with another number, and calls what is the first block's in all of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.others: list[Block] = []
+
+    def scores(self, x, keep):
+        places = self.others[0].places(x.shape[1])
+        query = self.turned(self.query(x).unflatten(-1, (HEADS, -1)), *turns(x.shape[1]))
+        scores = query.transpose(1, 2) @ x.unflatten(-1, (HEADS, -1)).permute(0, 2, 3, 1)
+        return (scores + places).masked_fill(~keep, -torch.inf)
+
+
+class FirstPlaces(Model):
+    def __init__(self):
+        super().__init__(OfTheFirst)
+        for block in self.blocks:
+            block.others.append(self.blocks[0])
+
+
 KEEP = torch.arange(6) < 5
 
 
@@ -111,6 +138,14 @@ def test_the_fault_is_told_and_not_the_form(tmp_path, kind, name, words):
     cause = of(tmp_path, kind).causes[0]
     assert (cause.name, cause.standing) == (name, Standing.PROVEN), cause.why
     assert words in cause.why, cause.why
+
+
+def test_what_is_another_layers_is_told_with_the_ports_own_line_behind_another_form_of_the_mask(tmp_path):
+    cause = of(tmp_path, FirstPlaces).causes[0]
+    assert (cause.name, cause.standing) == ("wrong_module", Standing.PROVEN), cause.why
+    assert "`model.blocks.0.bias` is called in the place of `model.blocks.1.bias`" in cause.why, cause.why
+    line = getsourcelines(OfTheFirst.scores)[1] + 1  # not that of the helper, which the reference calls as well
+    assert f"test_other_forms.py:{line} " in cause.fix, cause.fix
 
 
 def test_patches_as_rows_are_right(tmp_path):

@@ -335,7 +335,8 @@ class _Walk:
         name, detail, rank = _together(said)
         frame, first = self.frames.ours[0], said[0]
         done_at = next((step for i in which if (step := self.done_at[i]) is not None), None)
-        line = told_line(self.theirs, first.by if first.loaded or first.form else done_at, len(which))
+        step = first.by if first.loaded or first.form else done_at
+        line = told_line(self.theirs, step, len(which), plans[0].ours)
 
         def at(path: str) -> Edit:
             return Edit(name, detail, _changes(plans, path), rank)

@@ -132,7 +132,8 @@ class Says:
             given = step.operands()
             known = all(v.step is None and not v.given for v in given)  # prompts as numbers need no explanation
             inside = "…" if known else ", ".join(say(v) for v in given)
-            return f"{self._called(step.place)}({inside}){_piece(value)}"
+            called = self._called(step.place) if self._is_near(step.place) else step.place.partition(".")[2]
+            return f"{called}({inside}){_piece(value)}"
         if not self.shapes and step.name in SHAPES and step.operands() and len(step.values) == 1:
             return str(say(step.operands()[0]))
         args = [_argument(v, say) for v in step.args]
@@ -174,6 +175,12 @@ class Says:
     def _called(self, path: str) -> str:
         """A module as its own code calls it: one of several with the name of the list."""
         return self._noted(path, 2 if path.rpartition(".")[2].isdigit() else 1)
+
+    def _is_near(self, path: str) -> bool:
+        """False for a module of another part than the one whose code is looked at: of another layer."""
+        frames = self.matching.ours.frame, self.matching.theirs.frame
+        inside = any(path.startswith(f"{frame}.") for frame in frames)
+        return inside or any("." not in frame for frame in frames) or "." not in path
 
     def _noted(self, path: str, names: int) -> str:
         """The end of a path; behind the names in which it is another one than others that end so, too."""

@@ -66,13 +66,18 @@ def _base(value: FrameValue) -> FrameValue:
     return value
 
 
-def told_line(graph: Graph, step: FrameStep | None, places: int) -> str:
-    """The innermost line that is not run much more often than it is wrong."""
+def told_line(graph: Graph, step: FrameStep | None, places: int, reference: Graph) -> str:
+    """The innermost line that is not run much more often than it is wrong, and that the reference does not run as well:
+    what a library does for both is right, whoever calls it for something else is not."""
     if step is None:
         return ""
+    shared = {line for one in reference.steps for line in one.lines if line}
+    alone = any(line not in shared for line in step.lines)
     for depth, line in enumerate(step.lines):
         if not line:
             break
+        if alone and line in shared:
+            continue
         runs = sum(1 for s in graph.steps if s.name == step.name and s.lines[depth : depth + 1] == (line,))
         if runs <= OFTEN * max(1, places):
             return line

@@ -52,7 +52,7 @@ def _in_its_place(
         for name, tensor in own.items()
         if name in there and there[name].shape == tensor.shape
     ]
-    line = told_line(matching.theirs, taken.step, 1)
+    line = told_line(matching.theirs, taken.step, 1, matching.ours)
     told = f"the weights of `{wrong}` are used in the place of those of `{right}`, which are not used at all"
     return Edit(NAME, told, tuple(changes), rank=1, owner=right, line=line) if changes else None
 

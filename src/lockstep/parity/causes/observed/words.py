@@ -18,6 +18,7 @@ from .expressions import Says, once, short, step_key
 from .functions import activation_words, order_words
 from .graph import CASTS, SHAPES, FrameStep, FrameValue
 from .kinds import ACTIVATIONS, before_shapes, exchange_kind, norm_kind, step_kind, takes_parts
+from .layers import lacking_bias, other_layer
 from .layouts import NormalForm, reading_words
 from .lines import overwritten_by
 from .matching import Matching, Parting
@@ -51,7 +52,6 @@ POINTWISE = frozenset(
     ["add", "sub", "mul", "div", "pow", "rpow", "rdiv", "rsub", "clamp", "leaky_relu", "elu", "softplus"]
 )
 LARGEST_EPS = 0.1
-_LAYERS = ("linear", "conv1d", "conv2d", "conv3d")
 TAKEN = ("embedding", "getitem", "index_select", "gather", "narrow")
 MOST_TAKEN = 1 << 18
 _NAMED_BY_SETTING = {"gelu": {None: "GELU (erf)", "none": "GELU (erf)", "tanh": "GELU (tanh)"}}
@@ -140,7 +140,9 @@ def words_of(
         read = reading_words(matching, ours, theirs, says.plain_name)
         told = relation(ours.content, theirs.content)
         return PlaceWords("axes_swapped", f"{read} ({told})" if read and told else read, rank=2)
-    if layer := _without_bias(matching, ours, theirs):
+    if called := other_layer(matching, ours, theirs, modules):
+        return PlaceWords("wrong_module", called)
+    if layer := lacking_bias(matching, ours, theirs):
         return PlaceWords("missing_bias", f"`{layer}` is not added", rank=2)
     handed = difference.exit is not None or (bool(inner) and matching.is_leaf(ours))
     mine = [] if handed else list(matching.until_shared(ours))
@@ -405,20 +407,6 @@ def _other_axes(matching: Matching, a: FrameStep, b: FrameStep) -> str:
     if shapes[0] == shapes[1] or x.step is y.step is not None:
         return ""
     return f"`{a.name}` over the axes of {list(shapes[0])} instead of {list(shapes[1])}"
-
-
-def _without_bias(matching: Matching, ours: FrameValue, theirs: FrameValue) -> str:
-    """The bias of the reference's layer, where that is all that the candidate lacks, in whatever form it is written."""
-    ours = once(ours)
-    step = ours.step
-    taken = step.operands()[2:] if step is not None and step.name in _LAYERS else []
-    if len(taken) != 1 or not taken[0].given.startswith("weight:") or taken[0].content.ndim != 1:
-        return ""
-    axis = -1 if step is None or step.name == "linear" else 1
-    with torch._C.DisableTorchFunction():
-        made = (ours.content.movedim(axis, -1) - taken[0].content).movedim(-1, axis)
-        same = matching.same_numbers(FrameValue(made), theirs)
-    return taken[0].given.partition(":")[2] if same else ""
 
 
 def _lacks(matching: Matching, mine: list[FrameValue], others: list[FrameValue]) -> list[str]:
