@@ -8,7 +8,7 @@ from typing import Any
 
 from ...comparison.layout import is_exchanged
 from ...comparison.results import Comparison, NodeResult
-from ..edits import Change, Edit, NotApplicable
+from ..edits import Change, Edit, NotApplicable, Site
 from ..failures import noted
 from ..probe import SPECIFIC
 from .frames import SharedFrame, results_of
@@ -16,7 +16,7 @@ from .graph import FrameStep, FrameValue, Graph, TooLarge, graph_of
 from .kinds import MOVABLE
 from .lines import done_at, told_line
 from .matching import Matching, Parting, gives_alike
-from .places import earliest, givers_of, place_of, places_of, where
+from .places import earliest, givers_of, place_of, places_of, taken_at, where
 from .smallest import smallest_difference
 from .transplant import Transplant, joined
 from .used_weights import weights_of_another_place
@@ -218,15 +218,20 @@ class _Walk:
         like = first.ours.step and first.theirs.step and first.ours.step.name == first.theirs.step.name
         has_both = matching.partner(first.ours) is not None and matching.partner(first.theirs) is not None
         if has_both or (not like and matching.partner(first.ours) is not None):
-            first = difference  # the candidate has it, too: where it is taken is the place
             if difference.exit is not None:
                 return None
+            taken = taken_at(matching, first.ours, difference.ours) if inner and matching.anchor is not None else None
+            if taken is not None:
+                return place_of(difference, self.node, self.tolerance, taken)
+            first = difference  # the candidate has it, too: where it is taken is the place
         site = first.ours.step.place if first.ours.step is not None else frame
         path, known = (site if isinstance(site, str) else site.path), self.node.key.path
         inside = self.node.key.path == frame
         outside = not (path == known or known.startswith(f"{path}.") or path.startswith(f"{known}."))
-        if path == frame or not (inside or outside):
-            return None  # both sides know it by the name of the node
+        made = self.node.key.is_input and isinstance(site, Site) and path == known.rpartition(".")[0]
+        made = made and words.name != "axes_swapped"  # else it is right until it is read
+        if not made and (path == frame or not (inside or outside)):
+            return None  # both sides know it by the name of the node, and no step before the part that takes it does
         # one thing that one step does otherwise is at that step; else it begins with the first step of the place
         alone = bool(inner) or (words.rank < SPECIFIC and words.name != "order_exchanged")
         return place_of(first, self.node, self.tolerance, None if alone else earliest(matching, first))
