@@ -73,6 +73,11 @@ class PooledEarly(Table):
         return super().pooled(ids, hidden, hidden[-1])
 
 
+class PooledElsewhere(Table):
+    def pooled(self, ids, hidden, last):
+        return last[torch.arange(len(ids)), torch.tensor([5, 1])]
+
+
 class Head(nn.Module):
     def __init__(self):
         super().__init__()
@@ -148,6 +153,12 @@ def test_a_result_of_a_port_that_gives_fewer_is_looked_into(tmp_path):
     assert (cause.name, cause.standing) == ("wrong_operand", Standing.PROVEN), cause.why
     assert str(result.first.key).endswith("encoder|out.pooled"), result.sentence()
     assert "layer_norm(" in cause.why, cause.why
+
+
+def test_the_tokens_that_are_pooled_are_told(tmp_path):
+    cause = of(tmp_path, Written(PooledElsewhere)).causes[0]
+    assert cause.standing is Standing.PROVEN, cause.why
+    assert "`[5, 1]` instead of `argmax(" in cause.why, cause.why
 
 
 def test_a_port_that_gives_two_of_many_results_is_right(tmp_path):

@@ -14,6 +14,7 @@ from .settings import has_value, plain
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "matmul": "@"}
 _LAYER_WEIGHTS = ("weight", "bias", "gamma")  # others are a block's: a table of modulations
+FEW = 8  # whole numbers that are shown
 LONGEST = 150  # characters of one side
 CONTEXT = 24  # characters shown before and behind what differs in a longer one
 DEEPEST = 5  # steps shown inside each other
@@ -163,6 +164,8 @@ class Says:
                 return value.given.removeprefix("in.")
             if value.content.numel() == 1:
                 return short(value.content.item())
+            if value.content.numel() <= FEW and not value.content.is_floating_point():
+                return str(value.content.tolist())  # such as which tokens are taken
             return f"a table {list(value.content.shape)} made outside of torch"
         if isinstance(step.place, str):
             return f"{self._called(step.place)}(…){_piece(value)}"

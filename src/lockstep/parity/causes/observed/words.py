@@ -17,7 +17,7 @@ from .attentions import attention_words
 from .expressions import Says, once, short, step_key
 from .functions import activation_words, order_words
 from .graph import CASTS, SHAPES, FrameStep, FrameValue
-from .kinds import ACTIVATIONS, before_shapes, exchange_kind, norm_kind, step_kind, takes_parts
+from .kinds import ACTIVATIONS, before_shapes, exchange_kind, is_index, norm_kind, step_kind, takes_parts
 from .layers import lacking_bias, other_layer
 from .layouts import NormalForm, reading_words
 from .lines import overwritten_by
@@ -239,6 +239,8 @@ def _named(
     if not others and same and not inside:
         return PlaceWords("wrong_operand", shown)
     if not others:
+        if theirs.step is None and not theirs.given and is_index(theirs):
+            return PlaceWords("wrong_index", shown)
         turned = any(_turns(v) for step in mine if step.name == "mul" for v in step.operands())
         return PlaceWords("rope_missing" if turned else step_kind(mine, "left_out"), shown)
     if not mine:
