@@ -11,8 +11,9 @@ import torch
 from torch import nn
 
 from lockstep.parity.causes.observed.graph import piece_of
-from lockstep.parity.causes.observed.transplant import _of_pieces, replaced
+from lockstep.parity.causes.observed.transplant import replaced
 from lockstep.parity.comparison.results import Standing
+from lockstep.parity.recording.values import with_leaves
 from parity.causes.test_classes import diagnosed, drawn, seeded
 
 
@@ -163,7 +164,7 @@ def test_pieces_of_a_result_lie_as_they_lay(nested):
     parts = [torch.full((1,), float(i)) for i in range(3)]
     result = ([parts[0], parts[1]], parts[2]) if nested else {"a": parts[0], "b": (parts[1], parts[2])}
     assert [float(piece_of(result, i)) for i in range(3)] == [0, 1, 2]
-    made = _of_pieces(result, iter([part + 10 for part in parts]))
+    made = with_leaves(result, iter([part + 10 for part in parts]))
     assert type(made) is type(result)
     assert [float(piece_of(made, i)) for i in range(3)] == [10, 11, 12]
 

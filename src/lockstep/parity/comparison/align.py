@@ -384,7 +384,8 @@ class _Work:
             candidates = free[(left.key.step, partner[0], call, left.key.is_input)] if call is not None else []
             fitting = [right for right in candidates if right.shape == left.shape and self._may_be(left, right)]
             fitting = self._not_another(left, fitting)
-            fitting = fitting or [right for right in candidates if len(candidates) == 1 and _arranged(left, right)]
+            if not fitting and len(candidates) == 1 and candidates[0].shape != left.shape:
+                fitting = [right for right in candidates if _arranged(left, right)]
             if fitting:
                 candidates.remove(fitting[0])
                 self.take(left, fitting[0], "order")

@@ -131,6 +131,22 @@ def map_tensors(value: Any, change: Callable[[torch.Tensor], torch.Tensor]) -> A
     return value
 
 
+def with_leaves(value: Any, new: Iterator[Any]) -> Any:
+    """The same containers and result objects with each of its `leaves` as the next of `new`."""
+    if isinstance(value, torch.Tensor):
+        return next(new)
+    if type(value) in (list, tuple):
+        return type(value)(with_leaves(item, new) for item in value)
+    if type(value) is dict:
+        return {key: with_leaves(item, new) for key, item in value.items()}
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = list(value) if isinstance(value, Mapping) else [f.name for f in dataclasses.fields(value)]
+        return dataclasses.replace(value, **{name: with_leaves(getattr(value, name), new) for name in names})
+    for _ in leaves(value, ""):
+        next(new)  # a number or a picture stays as it is
+    return value
+
+
 def clean(text: str) -> str:
     """A key as part of a slot name: no separators, no blanks."""
     return "".join(c if c.isprintable() and c not in "| ." else "_" for c in text) or "_"

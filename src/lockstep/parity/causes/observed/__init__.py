@@ -12,6 +12,7 @@ functions.py    what is done in the other order, or by another activation, howev
 arrangement.py  the same numbers with other axes
 expressions.py  values in words, down to what both have
 settings.py     what a step is told beside its tensors
+layers.py       another layer, or one without its bias
 norms.py        a norm that is the reference's but for one thing
 layouts.py      expressions that are the same but for how axes are read
 attentions.py   an attention as what goes into it, written as one call or as several

@@ -11,13 +11,13 @@ from ...comparison.results import Comparison, NodeResult
 from ..edits import Change, Edit, NotApplicable, Site, site_of
 from ..failures import noted
 from ..probe import SPECIFIC
-from .frames import SharedFrame
+from .frames import SharedFrame, results_of
 from .graph import FrameStep, FrameValue, Graph, TooLarge, graph_of
 from .kinds import MOVABLE
 from .lines import done_at, told_line
 from .loops import made_first, one_for_each_line
 from .matching import Matching, Parting, gives_alike
-from .places import earliest, givers_of, place_of, places_of, where
+from .places import earliest, givers_of, place_of, places_of, taken_at, where
 from .smallest import smallest_difference
 from .transplant import Transplant, joined
 from .used_weights import weights_of_another_place
@@ -238,15 +238,20 @@ class _Walk:
         like = first.ours.step and first.theirs.step and first.ours.step.name == first.theirs.step.name
         has_both = matching.partner(first.ours) is not None and matching.partner(first.theirs) is not None
         if has_both or (not like and matching.partner(first.ours) is not None):
-            first = difference  # the candidate has it, too: where it is taken is the place
             if difference.exit is not None:
                 return None
+            taken = taken_at(matching, first.ours, difference.ours) if inner and matching.anchor is not None else None
+            if taken is not None:
+                return place_of(difference, self.node, self.tolerance, taken)
+            first = difference  # the candidate has it, too: where it is taken is the place
         site = first.ours.step.place if first.ours.step is not None else frame
         path, known = (site if isinstance(site, str) else site.path), self.node.key.path
         inside = self.node.key.path == frame
         outside = not (path == known or known.startswith(f"{path}.") or path.startswith(f"{known}."))
-        if path == frame or not (inside or outside):
-            return None  # both sides know it by the name of the node
+        made = self.node.key.is_input and isinstance(site, Site) and path == known.rpartition(".")[0]
+        made = made and words.name != "axes_swapped"  # else it is right until it is read
+        if not made and (path == frame or not (inside or outside)):
+            return None  # both sides know it by the name of the node, and no step before the part that takes it does
         # one thing that one step does otherwise is at that step; else it begins with the first step of the place
         alone = bool(inner) or (words.rank < SPECIFIC and words.name != "order_exchanged")
         return place_of(first, self.node, self.tolerance, None if alone else earliest(matching, first))
@@ -299,8 +304,9 @@ class _Walk:
     def _beside(self, graph: Graph) -> Matching:
         """The candidate's steps beside those of the reference."""
         self.ours = self.ours if self.plans else graph
-        paths = self.frames.paths.of
-        return Matching(graph, self.theirs, self.tolerance, paths, is_exchanged(self.comparison), self._done_again)
+        paths, exchanged = self.frames.paths.of, is_exchanged(self.comparison)
+        results = results_of(self.comparison, self.frames)
+        return Matching(graph, self.theirs, self.tolerance, paths, exchanged, self._done_again, results)
 
     def _went_back(self, differences: list[Parting]) -> bool:
         """True if what was put right last made something before it wrong: the reference uses that value elsewhere, so
@@ -357,7 +363,8 @@ class _Walk:
         name, detail, rank = _together(said)
         frame, first = self.frames.ours[0], said[0]
         done_at = next((step for i in which if (step := self.done_at[i]) is not None), None)
-        line = told_line(self.ours, self.theirs, first.by if first.loaded or first.form else done_at, len(which))
+        step = first.by if first.loaded or first.form else done_at
+        line = told_line(self.ours, self.theirs, step, len(which))
 
         def at(path: str) -> Edit:
             return Edit(name, detail, _changes(plans, path), rank)

@@ -14,10 +14,11 @@ from .settings import has_value, plain
 
 _INFIX = {"add": "+", "sub": "-", "mul": "*", "div": "/", "pow": "**", "matmul": "@"}
 _TURNED = {"rsub": "-", "rdiv": "/", "rpow": "**"}  # the operands the other way round
+_LAYER_WEIGHTS = ("weight", "bias", "gamma")  # others are a block's: a table of modulations
 LONGEST = 150  # characters of one side
 CONTEXT = 24  # characters shown before and behind what differs in a longer one
 DEEPEST = 5  # steps shown inside each other
-FEW_NUMBERS = 6  # of a constant that are shown
+FEW_NUMBERS = 8  # of a constant that are shown
 
 
 def once(value: FrameValue) -> FrameValue:
@@ -56,6 +57,8 @@ class Says:
     def __init__(self, matching: Matching) -> None:
         self.matching = matching
         self.shapes, self.deepest = True, DEEPEST
+        self._meant: dict[str, set[str]] = {}  # the modules of the candidate that the names which were said stand for
+        self._alike: dict[str, set[str]] = {}  # the same of names to be told apart
 
     def plain_name(self, value: FrameValue, whole: bool = False) -> str:
         return self._name(value, 0 if whole else 1)
@@ -64,7 +67,11 @@ class Says:
         """The candidate's instead of the reference's, from where the two part; what only changes shapes is left out
         where more is different."""
         ours, theirs, more = self._parted(ours, theirs)
-        wrong, right = around_the_difference(*self._shortest(theirs, ours))
+        shown = self._shortest(theirs, ours)
+        if any(len(meant) > 1 for meant in self._meant.values()):
+            self._alike = dict(self._meant)  # one name for two layers says nothing
+            shown, self._alike = self._shortest(theirs, ours), {}
+        wrong, right = around_the_difference(*shown)
         also = f" (and {more} more of its operands)" if more else ""
         return f"`{wrong}` instead of `{right}`{also}"
 
@@ -75,10 +82,13 @@ class Says:
         for self.shapes, self.deepest in product((False, True), range(DEEPEST, 0, -1)):
             if not self.shapes and any(self._is_view(v) for v in (theirs, ours)):
                 continue  # what it is another view of would be told as the whole of it
+            self._meant.clear()
             shown.append((self._shown(theirs, ours), self._shown(ours, theirs)))
             if shown[-1][0] != shown[-1][1] and max(map(len, shown[-1])) <= LONGEST:
                 return shown[-1]
-        return next((both for both in shown if both[0] != both[1]), shown[0])
+        return min(
+            (both for both in shown if both[0] != both[1]), key=lambda both: max(map(len, both)), default=shown[0]
+        )
 
     def _is_view(self, value: FrameValue) -> bool:
         """True if a value that only one side has is nothing but another view of one that both have."""
@@ -121,7 +131,11 @@ class Says:
 
     def _call(self, step: FrameStep, value: FrameValue, say: Any) -> str:
         if isinstance(step.place, str):
-            return f"{_called(step.place)}({', '.join(say(v) for v in step.operands())}){_piece(value)}"
+            given = step.operands()
+            known = all(v.step is None and not v.given for v in given)  # prompts as numbers need no explanation
+            inside = "…" if known else ", ".join(say(v) for v in given)
+            called = self._called(step.place) if self._is_near(step.place) else step.place.partition(".")[2]
+            return f"{called}({inside}){_piece(value)}"
         if not self.shapes and step.name in SHAPES and step.operands() and len(step.values) == 1:
             return str(say(step.operands()[0]))
         args = [_argument(v, say) for v in step.args]
@@ -147,17 +161,41 @@ class Says:
         step = value.step
         if step is None:
             if value.given.startswith("weight:"):
-                return ".".join(value.given.partition(":")[2].split(".")[-2:])
+                layer, _, weight = value.given.partition(":")[2].rpartition(".")
+                return f"{self._noted(layer, 1)}.{weight}"
             if value.given:
                 return value.given.removeprefix("in.")
             return value.slot or _constant(value.content)
         if isinstance(step.place, str):
-            return f"{_called(step.place)}(…){_piece(value)}"
+            return f"{self._called(step.place)}(…){_piece(value)}"
         if depth and (layer := _layer(step)):
-            return f"{layer}(…)"
+            return f"{self._called(layer)}(…)"
         if depth < 2:
             return self._call(step, value, lambda v: self._name(v, depth + 1))
         return self._name(once(value), depth) if once(value) is not value else f"{step.name}.{step.place.index}"
+
+    def _called(self, path: str) -> str:
+        """A module as its own code calls it: one of several with the name of the list."""
+        return self._noted(path, 2 if path.rpartition(".")[2].isdigit() else 1)
+
+    def _is_near(self, path: str) -> bool:
+        """False for a module of another part than the one whose code is looked at: of another layer."""
+        frames = self.matching.ours.frame, self.matching.theirs.frame
+        inside = any(path.startswith(f"{frame}.") for frame in frames)
+        return inside or any("." not in frame for frame in frames) or "." not in path
+
+    def _noted(self, path: str, names: int) -> str:
+        """The end of a path; behind the names in which it is another one than others that end so, too."""
+        said = ".".join(path.split(".")[-names:])
+        self._meant.setdefault(said, set()).add(self.matching.paths(path))
+        others = [other.split(".") for other in self._alike.get(said, ())]
+        if len(others) < 2:
+            return said
+        parts = path.split(".")[:-names]
+        own = [i for i, part in enumerate(parts) if len({(*other, *[""] * len(parts))[i] for other in others}) > 1]
+        first, last = min(own, default=len(parts) - 1), max(own, default=len(parts) - 1)
+        listed = first - (parts[first].isdigit() and first > 0)
+        return ".".join(parts[listed : last + 1]) + ("." if last == len(parts) - 1 else "…") + said
 
 
 def _constant(content: torch.Tensor) -> str:
@@ -166,6 +204,8 @@ def _constant(content: torch.Tensor) -> str:
     numbers = content.reshape(-1)
     if len(numbers) == 1:
         return short(content.item())
+    if len(numbers) <= FEW_NUMBERS and not content.is_floating_point():
+        return str(content.tolist())  # such as which tokens are taken
     if len(numbers) <= FEW_NUMBERS:
         return f"<{', '.join(short(number) for number in numbers.tolist())}>"
     first, last = (short(numbers[i].item()) for i in (0, -1))
@@ -181,16 +221,10 @@ def _piece(value: FrameValue) -> str:
 
 
 def _layer(step: FrameStep) -> str:
-    """The name of the layer whose one step this is: it takes the layer's own weight."""
+    """The path of the layer whose one step this is: it takes the layer's own weight."""
     path = step.place if isinstance(step.place, str) else step.place.path
-    own = any(v.given.rpartition(".")[0] == f"weight:{path}" for v in step.operands())
-    return _called(path) if own and "." in path else ""
-
-
-def _called(path: str) -> str:
-    """A module as its own code calls it: one of several with the name of the list."""
-    names = path.split(".")
-    return ".".join(names[-2:]) if names[-1].isdigit() else names[-1]
+    own = any(v.given in {f"weight:{path}.{name}" for name in _LAYER_WEIGHTS} for v in step.operands())
+    return path if own and "." in path else ""
 
 
 def around_the_difference(wrong: str, right: str) -> tuple[str, str]:

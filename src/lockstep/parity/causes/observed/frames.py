@@ -100,6 +100,13 @@ def _partners(comparison: Comparison) -> dict[str, str]:
     return found
 
 
+def results_of(comparison: Comparison, frames: SharedFrame) -> dict[str, str]:
+    """The candidate's name of each result of the frame that was compared: it may give fewer, wrapped otherwise."""
+    pairs = [(n.key, n.other) for n in comparison.nodes if n.other is not None and not n.key.is_input]
+    known = [(a.slot, b.slot) for a, b in pairs if (a.path, b.path) == (frames.ours[0], frames.theirs[0])]
+    return dict(known)
+
+
 def _shared(partners: dict[str, str], comparison: Comparison) -> tuple[dict[str, str], set[str]]:
     """Modules that stand for each other one to one; and those that are fused or split on the other side."""
     fused = {

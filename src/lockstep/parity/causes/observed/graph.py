@@ -31,11 +31,13 @@ SHAPES = CASTS | frozenset(
      "clone", "detach", "movedim", "moveaxis", "T", "mT", "t", "swapaxes", "swapdims", "view_as", "reshape_as",
      "expand_as"]
 )  # fmt: skip
+# Steps that take the form of their second operand, and none of its numbers.
+_AS_ANOTHER = ("type_as", "view_as", "reshape_as", "expand_as")
 # Steps that leave a value as it is for some numbers.
 _MAY_DO_NOTHING = frozenset(
     ["dropout", "dropout2d", "dropout3d", "alpha_dropout", "feature_dropout", "contiguous", "clone", "detach", "div",
-     "truediv", "mul", "add", "sub", "nan_to_num", "to", "type", "float", "half", "bfloat16", "double", "type_as",
-     "requires_grad_", "repeat", "tile", "repeat_interleave"]
+     "truediv", "mul", "add", "sub", "nan_to_num", "to", "type", "float", "half", "bfloat16", "double",
+     "requires_grad_", "repeat", "tile", "repeat_interleave", *_AS_ANOTHER]
 )  # fmt: skip
 _SCALING = ("mul", "div", "truediv")
 _OURS = (__name__.partition(".parity.")[0] + ".parity", "torch", "contextlib", "functools")
@@ -229,6 +231,7 @@ def _unchanged(place: Site | str, args: Any, kwargs: Any, result: Any) -> FrameV
     if isinstance(place, str) or place.op not in _MAY_DO_NOTHING or not isinstance(result, torch.Tensor):
         return None
     given = [v for v in _flat((args, kwargs)) if isinstance(v, FrameValue) and v.content.numel() > 1]
+    given = given[:1] if place.op in _AS_ANOTHER else given
     if len(given) != 1 or given[0].content.dtype != result.dtype or given[0].content.shape != result.shape:
         return None
     with torch._C.DisableTorchFunction():

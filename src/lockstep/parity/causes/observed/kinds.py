@@ -50,13 +50,14 @@ def step_kind(steps: list[FrameStep], otherwise: str) -> str:
     step = telling[0]
     if step.name in ACTIVATIONS:
         return "activation"
-    if step.name in ("add", "sub") and step.values and _is_index(step.values[0]):
+    if step.name in ("add", "sub") and step.values and is_index(step.values[0]):
         return "index_offset"
     tensors = [v for v in step.operands() if v.content.numel() > 1]
     return "scale" if step.name in _FACTORS and len(tensors) == 1 else otherwise
 
 
-def _is_index(value: FrameValue) -> bool:
+def is_index(value: FrameValue) -> bool:
+    """True for whole numbers."""
     dtype = value.content.dtype
     return not (dtype.is_floating_point or dtype.is_complex or dtype is torch.bool)
 

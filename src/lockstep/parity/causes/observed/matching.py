@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -53,12 +54,13 @@ class Matching:
 
     def __init__(
         self, ours: Graph, theirs: Graph, tolerance: float, paths: Callable[[str], str], exchanged: bool = False,
-        done_again: Callable[[int], None] = lambda steps: None,
+        done_again: Callable[[int], None] = lambda steps: None, results: Mapping[str, str] = MappingProxyType({}),
     ) -> None:  # fmt: skip
         self.ours, self.theirs, self.tolerance = ours, theirs, tolerance
         self.done_again = done_again  # is told how many steps were done once more to look into a difference
         self._exchanged = exchanged  # the branches of the guidance stand in the other order, and are taken so
         self.paths = paths  # the candidate's path of a module of the reference
+        self._results = results  # the candidate's name of each result of the frame that was compared
         self._partners: dict[int, FrameValue | None] = {}
         self._turned: set[int] = set()  # values whose partner has heads and tokens the other way round
         self._arranged: dict[
@@ -254,7 +256,8 @@ class Matching:
         """The candidate's value there: of the same name, else by elimination, since results and what is handed in may
         stand in another order."""
         path = self.paths(exit.path) if exit.path else ""
-        exact = self.theirs.exits.get(Exit(path, exit.call, exit.slot))
+        slot = exit.slot if exit.path else self._results.get(exit.slot, exit.slot)
+        exact = self.theirs.exits.get(Exit(path, exit.call, slot))
         if exact is not None and exit.path:
             return exact
         mine = [v for e, v in self.ours.exits.items() if (e.path, e.call) == (exit.path, exit.call)]
@@ -434,11 +437,14 @@ class Matching:
             waiting += [v for v in step.operands() if not self.is_leaf(v, before)]
 
     def is_leaf(self, value: FrameValue, before: int | None = None) -> bool:
-        """A value that both have; with `before` only if the reference has it when its step of that number is done."""
+        """A value that both have; with `before` only if the reference has it when its step of that number is done, as
+        it has the other results of the call of a module."""
         if value.step is None:
             return True
         other = self.partner(value)
-        return other is not None and (before is None or other.step is None or other.step.number < before)
+        if other is None or before is None or other.step is None or other.step.number < before:
+            return other is not None
+        return other.number == before and isinstance(other.step.place, str) and len(other.step.values) > 1
 
 
 def _is_part_of(shape: Sequence[int], whole: Sequence[int]) -> bool:

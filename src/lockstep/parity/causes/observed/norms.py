@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,9 +73,14 @@ class _Norm:
             yield "norm_eps", words, self.made(outside=True)
             if self.name == "group_norm":
                 yield from self._other_groups()
+            else:
+                yield from self._other_extents()
             if self.weight is not None:
                 yield "norm_affine", f"`{self.name}` without its weight", self.made(weight=False)
                 yield "norm_affine", f"`{self.name}` times (1 + weight) instead of weight", self.made(one_more=True)
+            if self.weight is not None and self.bias is not None:
+                words = f"`{self.name}` without its weight and bias"
+                yield "norm_affine", words, self.made(weight=False, bias=False)
             if self.bias is not None:
                 yield "norm_affine", f"`{self.name}` without its bias", self.made(bias=False)
             if self.name != "rms_norm":
@@ -90,17 +96,28 @@ class _Norm:
             words = f"every {groups}th channel makes a group instead of {channels // groups} neighbouring ones"
             yield "norm_groups", words, self.made(apart=True)
 
+    def _other_extents(self) -> Iterator[tuple[str, str, torch.Tensor]]:
+        """Over all heads together instead of over each one, and the reverse."""
+        for axis in range(1, self.x.ndim - self._depth()):
+            words = f"`{self.name}` over axis {axis} as well (all {self.x.shape[axis]} together instead of each one)"
+            yield "reduced_axes", words, self.made(beside=axis)
+        width = self.x.shape[-1]
+        for parts in [n for n in range(2, width) if width % n == 0 and self._depth() == 1]:
+            words = f"`{self.name}` over each of {parts} parts (of {width // parts}) instead of over all {width}"
+            yield "reduced_axes", words, self.made(parts=parts)
+
     def made(
         self, eps: float | None = None, unbiased: bool = False, outside: bool = False, weight: bool = True,
         one_more: bool = False, bias: bool = True, centred: bool | None = None,
-        groups: int | None = None, apart: bool = False,
+        groups: int | None = None, apart: bool = False, beside: int | None = None, parts: int = 1,
     ) -> torch.Tensor:  # fmt: skip
         eps = self.eps if eps is None else eps
         whole = _apart(self.x, self.groups) if apart else self.x
         x = whole.reshape(whole.shape[0], groups or self.groups, -1) if self.name == "group_norm" else whole
-        axes = list(range(-self._depth(), 0))
+        x = x.unflatten(-1, (parts, -1)) if parts > 1 else x
+        axes = list(range(-self._depth(), 0)) + ([beside - x.ndim] if beside is not None else [])
         mean = x.mean(axes, keepdim=True) if (self.name != "rms_norm" if centred is None else centred) else 0.0
-        count = x[(0,) * (x.ndim - len(axes))].numel()
+        count = math.prod(x.shape[axis] for axis in axes)
         variance = ((x - mean) ** 2).sum(axes, keepdim=True) / max(1, count - unbiased)
         spread = variance.sqrt() + eps if outside else (variance + eps).sqrt()
         y = ((x - mean) / spread).reshape(self.x.shape)

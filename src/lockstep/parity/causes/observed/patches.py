@@ -4,7 +4,7 @@ order in which the values of a patch, or those of the weight, are laid out."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 
 import torch
@@ -18,6 +18,9 @@ _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
 _TURNING = ("permute", "transpose", "movedim", "moveaxis", "swapaxes", "swapdims", "T", "mT", "t")
 _PLAIN = ("padding", "dilation", "groups")
 MOST_ELEMENTS = 1 << 22
+
+
+_Given = tuple[FrameValue, FrameValue]
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ def patch_order(matching: Matching, ours: FrameValue, theirs: FrameValue) -> Pat
     """None where the two are not such a pair, or where the orders agree."""
     if (pair := _two_forms(ours, theirs)) is None:
         return None
-    (picture, kernel), (rows, weight) = (step.operands()[:2] for step in pair)
+    (picture, kernel), (rows, weight) = pair
     if kernel.content.numel() != weight.content.numel() or picture.content.numel() > MOST_ELEMENTS:
         return None
     with torch._C.DisableTorchFunction():
@@ -52,17 +55,33 @@ def is_one_step(ours: FrameValue, theirs: FrameValue, tolerance: float) -> bool:
     """True for a convolution over patches and a linear layer with the same weight, in whatever order that lies."""
     if (pair := _two_forms(ours, theirs)) is None:
         return False
-    kernel, weight = (step.operands()[1].content for step in pair)
+    kernel, weight = (given[1].content for given in pair)
     with torch._C.DisableTorchFunction():
         return kernel.numel() == weight.numel() and bool(_orders(kernel, weight, tolerance))
 
 
-def _two_forms(ours: FrameValue, theirs: FrameValue) -> tuple[FrameStep, FrameStep] | None:
-    """The convolution over patches and the linear layer, whichever side has which."""
-    for convolution, linear in ((ours.step, theirs.step), (theirs.step, ours.step)):
-        if convolution is not None and linear is not None and linear.name == "linear" and _cuts_patches(convolution):
-            return convolution, linear
+def _two_forms(ours: FrameValue, theirs: FrameValue) -> tuple[_Given, _Given] | None:
+    """What the convolution over patches and the linear layer are given, whichever side has which."""
+    for one, other in ((ours, theirs), (theirs, ours)):
+        linear = given_to_linear(other)
+        if one.step is not None and linear is not None and _cuts_patches(one.step):
+            return (one.step.operands()[0], one.step.operands()[1]), linear
     return None
+
+
+def given_to_linear(value: FrameValue) -> _Given | None:
+    """Rows and weight of a linear layer, also where it is a product and a sum; None for anything else."""
+    step = value.step
+    if step is not None and step.name == "add":
+        made = [v.step for v in step.operands() if v.content.ndim > 1]
+        step = made[0] if len(made) == 1 else None
+    if step is None or step.name not in ("linear", "matmul") or len(step.operands()) < 2:
+        return None
+    rows, weight = step.operands()[:2]
+    if step.name == "linear" or weight.content.ndim != 2:
+        return (rows, weight) if step.name == "linear" else None
+    with torch._C.DisableTorchFunction():
+        return rows, replace(weight, content=weight.content.T)
 
 
 def laid_by(value: FrameValue) -> FrameStep | None:

@@ -11,6 +11,7 @@ from ...comparison.results import NodeResult, Status
 from ...trace.names import Key
 from ...trace.sketch import ratio
 from .graph import SHAPES, FrameStep, FrameValue
+from .kinds import before_shapes
 from .matching import Matching, Parting
 
 
@@ -27,6 +28,13 @@ def earliest(matching: Matching, difference: Parting) -> FrameValue | None:
         return None
     first = min(steps, key=lambda s: s.number)
     return first.values[0] if first.values else None
+
+
+def taken_at(matching: Matching, value: FrameValue, result: FrameValue) -> FrameValue | None:
+    """What the first step on the way to a result makes of a value, or of another view of it."""
+    ways = [s for s in matching.until_shared(result, most=None) if _makes_numbers(s)]
+    users = [s for s in ways if any(before_shapes(v) is before_shapes(value) for v in s.operands())]
+    return min(users, key=lambda step: step.number).values[0] if users else None
 
 
 def _makes_numbers(step: FrameStep) -> bool:

@@ -88,10 +88,12 @@ def _before(matching: Matching, ours: FrameValue) -> Iterator[torch.Tensor]:
 
 
 def _wholes(value: FrameValue) -> Iterator[FrameValue]:
-    """A value, and what it is a part of."""
+    """A value, and what it is a part of, or the product of such a part with a table."""
     for _ in range(DEPTH):
         yield value
         below = value.step.operands() if value.step is not None else []
+        if value.step is not None and value.step.name == "mul":
+            below = [v for v in below if v.content.numel() == value.content.numel()]
         if len(below) != 1:
             return
         value = below[0]

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
-from copy import copy
+from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import nn
 
-from ...recording.values import inputs, leaves
+from ...recording.values import inputs, leaves, with_leaves
 from ..edits import Call, Change, ModuleChange, NotApplicable, OperationChange, Site
 from .graph import FrameStep, FrameValue, is_draw, piece_of
 from .matching import MOST_STEPS, Matching, Parting
@@ -117,7 +116,7 @@ class _Made:
             for difference in roots:
                 if self._is_turn(difference.ours, visit, pieces):
                     pieces[difference.ours.piece] = self._computed(difference, visit)
-            return _of_pieces(result, iter(pieces))
+            return with_leaves(result, iter(pieces))
 
         moved = self.move.place(place)
         if isinstance(moved, Site):
@@ -261,20 +260,6 @@ class _Made:
     @property
     def _there(self) -> _PathMove:
         return _PathMove(self.plan.theirs.frame, self.matching.paths(self.move.after))
-
-
-def _of_pieces(result: Any, pieces: Iterator[torch.Tensor]) -> Any:
-    """The same kind of result with other tensors."""
-    if isinstance(result, torch.Tensor):
-        return next(pieces)
-    if type(result) in (list, tuple):
-        return type(result)(_of_pieces(item, pieces) for item in result)
-    if not isinstance(result, dict):
-        raise NotApplicable("neither a tensor nor several")
-    made = copy(result)
-    for key, item in result.items():
-        made[key] = _of_pieces(item, pieces)
-    return made
 
 
 def _parameter(modules: Mapping[str, nn.Module], full: str, shape: torch.Size) -> torch.Tensor:

@@ -18,12 +18,13 @@ from .blends import blend_words
 from .expressions import Says, once, short, step_key
 from .functions import activation_words, order_words
 from .graph import CASTS, SHAPES, FrameStep, FrameValue
-from .kinds import ACTIVATIONS, before_shapes, exchange_kind, norm_kind, step_kind, takes_parts
+from .kinds import ACTIVATIONS, before_shapes, exchange_kind, is_index, norm_kind, step_kind, takes_parts
+from .layers import lacking_bias, other_layer
 from .layouts import NormalForm, reading_words
 from .lines import overwritten_by
 from .matching import Matching, Parting
 from .norms import norm_words
-from .patches import is_one_step, laid_by, patch_order
+from .patches import given_to_linear, is_one_step, laid_by, patch_order
 from .rotations import LANES, OTHER_WAY, rotation_words
 from .scalars import number_words
 from .settings import plain
@@ -146,6 +147,10 @@ def words_of(
         read = reading_words(matching, ours, theirs, says.plain_name)
         told = relation(ours.content, theirs.content)
         return PlaceWords("axes_swapped", f"{read} ({told})" if read and told else read, rank=2)
+    if called := other_layer(matching, ours, theirs, modules):
+        return PlaceWords("wrong_module", called)
+    if layer := lacking_bias(matching, ours, theirs):
+        return PlaceWords("missing_bias", f"`{layer}` is not added", rank=2)
     handed = difference.exit is not None or (bool(inner) and matching.is_leaf(ours))
     mine = [] if handed else list(matching.until_shared(ours))
     extra = [] if matching.is_leaf(theirs) else list(matching.until_shared(theirs))
@@ -161,10 +166,13 @@ def patch_words(matching: Matching, says: Says, ours: FrameValue, theirs: FrameV
     """Patches put through a convolution by the one and through a linear layer by the other: what goes in is told."""
     ours, theirs = once(ours), once(theirs)
     if theirs.step is not None and (order := patch_order(matching, ours, theirs)) is not None:
-        return PlaceWords("axes_swapped", order.words(), rank=2, form=True, by=laid_by(theirs.step.operands()[0]))
+        rows = (given_to_linear(theirs) or theirs.step.operands())[0]
+        return PlaceWords("axes_swapped", order.words(), rank=2, form=True, by=laid_by(rows))
     if ours.step is None or theirs.step is None or not is_one_step(ours, theirs, matching.tolerance):
         return None
-    wrong, right = (says.plain_name(v.step.operands()[0]) for v in (theirs, ours) if v.step is not None)
+    wrong, right = (
+        says.plain_name((given_to_linear(v) or v.step.operands())[0]) for v in (theirs, ours) if v.step is not None
+    )
     weight = says.plain_name(ours.step.operands()[1])
     return PlaceWords("wrong_operand", f"`{weight}` is given other values: `{wrong}` for `{right}`", form=True)
 
@@ -233,10 +241,14 @@ def _named(
     inside = any(
         v is matching.partner(theirs) for step in mine for v in step.operands()
     )  # what is behind it is missing
+    known = matching.partner(theirs)
     same = ours.step is not None and theirs.step is not None and ours.step.name == theirs.step.name
+    same = same or (known is not None and ours.step is known.step)  # another result of the same call
     if not others and same and not inside:
         return PlaceWords("wrong_operand", shown)
     if not others:
+        if theirs.step is None and not theirs.given and is_index(theirs):
+            return PlaceWords("wrong_index", shown)
         turned = any(_turns(v) for step in mine if step.name == "mul" for v in step.operands())
         return PlaceWords("rope_missing" if turned else step_kind(mine, "left_out"), shown)
     if not mine:
@@ -341,9 +353,9 @@ def _one_step(matching: Matching, says: Says, a: FrameStep, b: FrameStep) -> Pla
             known = _OPERANDS.get((a.name, pairs.index((x, y))))
             if known is not None:
                 return PlaceWords(known, f"`{a.name}` takes {says.both(x, y)}", rank=2)
-            if matching.partner(y) is not None and matching.partner(x) is not None:
-                words = f"`{a.name}` takes {says.both(x, y)}"
-                return PlaceWords("wrong_operand", words)
+        if left and all(matching.partner(x) is not None and matching.partner(y) is not None for x, y in left):
+            taken = "; and ".join(dict.fromkeys(says.both(x, y) for x, y in left))
+            return PlaceWords("wrong_operand", f"`{a.name}` takes {taken}")
     names = {a.name, b.name}
     if names <= ACTIVATIONS and len(mine) == len(others):
         equal = all(matching.same_numbers(x, y) for x, y in pairs)
