@@ -353,6 +353,10 @@ def _one_step(matching: Matching, says: Says, a: FrameStep, b: FrameStep) -> Pla
             known = _OPERANDS.get((a.name, pairs.index((x, y))))
             if known is not None:
                 return PlaceWords(known, f"`{a.name}` takes {says.both(x, y)}", rank=2)
+        if len(left) > 1:  # the same factors in the other order are none
+            own = [x for x in mine if not any(matching.same(x, y) for y in others)]
+            foreign = [y for y in others if not any(matching.same(x, y) for x in mine)]
+            left = list(zip(own, foreign, strict=False)) if len(own) == len(foreign) else []
         if left and all(matching.partner(x) is not None and matching.partner(y) is not None for x, y in left):
             taken = "; and ".join(dict.fromkeys(says.both(x, y) for x, y in left))
             return PlaceWords("wrong_operand", f"`{a.name}` takes {taken}")
