@@ -19,6 +19,7 @@ LEAST = 16  # elements from which a value is no chance
 STALE, ROWS, NEIGHBOUR = "stale_value", "wrong_rows", "step_offset"
 NEAR = 1e-5  # relative: one time, in whatever precision it was computed
 LEAST_STEPS = 3
+FRACTION = 1e-3  # by which parts of the way are told apart
 
 
 def earlier_findings(
@@ -43,6 +44,7 @@ def _of_the_neighbouring_steps(comparison: Comparison, node: NodeResult, a: Trac
         if (n.key.path, n.key.slot, n.key.call) == place and n.other is not None
         and (index := step_index(n.key.step)) is not None
     }  # fmt: skip
+    yield from _between_steps(node, found, a, b)
     for offset, words in ((1, "next"), (-1, "previous")):
         errors = []
         for index, (_, mine) in found.items():
@@ -57,6 +59,30 @@ def _of_the_neighbouring_steps(comparison: Comparison, node: NodeResult, a: Trac
             told = f"every step is given the value of the {words} step: one place off in its table"
             repair = f"in the port: hand `{node.key.path}` the value of the step that it is at, not of the {words} one"
             yield ValueFinding(NEIGHBOUR, told, 0.0, 0, repair=repair)
+
+
+def _between_steps(
+    node: NodeResult, found: dict[int, tuple[Entry | None, Entry | None]], a: Trace, b: Trace
+) -> Iterator[ValueFinding]:
+    """Every step is given a time that lies the same part of the way to the next one's: that of its middle."""
+    numbers = {
+        i: (_one_number(a, left), _one_number(b, right))
+        for i, (left, right) in found.items()
+        if left is not None and right is not None
+    }
+    parts = []
+    for i, (right, wrong) in numbers.items():
+        after = numbers.get(i + 1, (None, None))[0]
+        if right is None or wrong is None or (after is None and i + 1 in found) or after == right:
+            return
+        if after is not None:
+            parts.append((wrong - right) / (after - right))
+    if len(parts) < LEAST_STEPS - 1 or max(parts) - min(parts) > FRACTION or not FRACTION < parts[0] < 1 - FRACTION:
+        return
+    told = f"every step is given a time {parts[0]:.3g} of the way to the next step's"
+    yield ValueFinding(
+        NEIGHBOUR, told, 0.0, 0, repair=f"in the port: hand `{node.key.path}` the time of the step that it is at"
+    )
 
 
 def _one_number(trace: Trace, entry: Entry) -> float | None:

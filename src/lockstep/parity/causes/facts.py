@@ -14,6 +14,7 @@ import torch
 
 from ..comparison.results import Comparison, Status
 from .edits import Edit, ModuleChange, ParameterChange
+from .hypotheses.arguments import argument_edits
 from .hypotheses.call_counts import OTHER_MODULE, call_count_edits
 from .hypotheses.kept_state import kept_state_edits
 from .hypotheses.layer_order import layer_order_edits
@@ -77,6 +78,7 @@ def _edits(search: Any, comparison: Comparison) -> Iterator[Edit]:
     yield from different_weights(search)
     yield from kept_state_edits(search)
     yield from call_count_edits(search)
+    yield from argument_edits(search, comparison)
     yield from written_in_place(search)
     yield from state_edits(search, comparison)
     yield from _of_loops(search, comparison)

@@ -17,7 +17,7 @@ from ..trace.container import Array
 from .edits import Edit
 from .failures import noted
 from .hypotheses.written_tables import RETURNED, SeenTable, TableWritten, numbers_of, tables_seen
-from .observed.variables import Name, assigned_at
+from .observed.variables import VariableName, assigned_at
 from .schedule_tables import TRAINED, table_causes
 
 SAME = 1e-5  # relative: one table, in whatever precision it was made
@@ -50,7 +50,7 @@ def own_table_edits(search: Any, comparison: Comparison, explained: bool) -> Ite
 
 def _edit(seen: SeenTable, right: Array, name: str, words: str) -> Edit:
     variable = "what is returned" if seen.place.variable == RETURNED else f"`{seen.place.variable}`"
-    made = Name(seen.place.variable, seen.place.file, "__init__")  # what an object has is mostly made there
+    made = VariableName(seen.place.variable, seen.place.file, "__init__")  # what an object has is mostly made there
     line = (assigned_at(made)[0] if made.is_attribute else "") or seen.line
     where = f"`{seen.place.function}` ({line})" if line == seen.line else f"`__init__` ({line})"
     numbers = f"{_shown(seen.numbers, right)} instead of {_shown(right, seen.numbers)}"

@@ -77,14 +77,14 @@ def tables_seen(tell: Callable[[SeenTable, Any], None], also: frozenset[str] = f
     """Every table that code outside of libraries makes, or that `also` in these files, when the line that makes it is
     done."""
     before = sys.gettrace()
-    sys.settrace(_Watch(tell, also).called)
+    sys.settrace(_Lines(tell, also).called)
     try:
         yield
     finally:
         sys.settrace(before)
 
 
-class _Watch:
+class _Lines:
     """Looks at the variables of running code line by line."""
 
     def __init__(self, tell: Callable[[SeenTable, Any], None], also: frozenset[str]) -> None:

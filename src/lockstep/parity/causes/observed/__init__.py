@@ -3,6 +3,7 @@
 graph.py        the steps of one module's code (or of a pipeline between its models) and the values between them
 frames.py       which code of the one side stands beside which of the other
 matching.py     which values both sides have, and the smallest places where they begin to differ
+sameness.py     when two tensors hold the same numbers
 smallest.py     the one value inside of such a place with which put right all of it is right
 anchors.py      places that both have without a name: where they use the same weight
 used_weights.py the weights of another module

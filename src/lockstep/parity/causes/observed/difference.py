@@ -16,8 +16,9 @@ from .graph import FrameStep, FrameValue, Graph, TooLarge, graph_of
 from .kinds import MOVABLE
 from .lines import done_at, told_line
 from .loops import made_first, one_for_each_line
-from .matching import Matching, Parting, gives_alike
+from .matching import Matching, Parting
 from .places import earliest, givers_of, place_of, places_of, taken_at, where
+from .sameness import gives_alike
 from .smallest import smallest_difference
 from .transplant import Transplant, joined
 from .used_weights import weights_of_another_place

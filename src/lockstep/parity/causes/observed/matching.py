@@ -11,7 +11,6 @@ from typing import Any
 import torch
 
 from ...comparison.axes import joins
-from ...recording.values import leaves
 from ..edits import Site
 from .anchors import WeightUse, first_parted
 from .arrangement import (
@@ -26,6 +25,7 @@ from .arrangement import (
 )
 from .attentions import attention_parts, have_other_heads
 from .graph import SHAPES, Exit, FrameStep, FrameValue, Graph
+from .sameness import alike, filled, masked, same_sorted
 
 MOST_STEPS = 60  # of one side between what both have and a place
 MANY_STEPS = 24  # from here on it is asked where the two begin to differ inside of it
@@ -35,7 +35,6 @@ WRITTEN_OUT = frozenset(
      "normalize", "logsumexp"]
 )  # fmt: skip
 HEADS = 4  # axes of a value with heads and tokens, which may stand in either order
-MASKED = -1e4  # added to scores, this and everything below it hides a key
 
 
 @dataclass(eq=False)
@@ -116,7 +115,7 @@ class Matching:
         if id(value) not in self._norms:
             with torch._C.DisableTorchFunction():
                 content = value.content
-                numbers = _masked((content.abs() if content.is_complex() else content).double())
+                numbers = masked((content.abs() if content.is_complex() else content).double())
                 self._norms[id(value)] = float(numbers.masked_fill(~numbers.isfinite(), 0).norm())
         return self._norms[id(value)]
 
@@ -169,7 +168,7 @@ class Matching:
         """True if the other side has the same numbers in another order or form."""
         graph = self.theirs if id(value) in self._mine else self.ours
         with torch._C.DisableTorchFunction():
-            return any(_same_sorted(value.content, other.content, self.tolerance) for other in graph.values)
+            return any(same_sorted(value.content, other.content, self.tolerance) for other in graph.values)
 
     def same(self, ours: FrameValue, theirs: FrameValue) -> bool:
         return alike(ours.content, theirs.content, self.tolerance)
@@ -200,7 +199,7 @@ class Matching:
         `kept` for later and handed on by nobody."""
         found: dict[tuple[int, int], Parting] = {}
         for exit, ours in self.ours.exits.items():
-            theirs = self._exit_of(exit) if self._as_often(exit.path) else None
+            theirs = self.exit_of(exit) if self._as_often(exit.path) else None
             if theirs is not None and not self.same_numbers(ours, theirs) and not self._comes_out_alike(exit):
                 if ours.step is None or self._is_there(ours):  # nothing makes it here: the place is the handing on
                     return [Parting(ours, theirs, exit)]
@@ -252,7 +251,7 @@ class Matching:
         )
         return mine == others
 
-    def _exit_of(self, exit: Exit) -> FrameValue | None:
+    def exit_of(self, exit: Exit) -> FrameValue | None:
         """The candidate's value there: of the same name, else by elimination, since results and what is handed in may
         stand in another order."""
         path = self.paths(exit.path) if exit.path else ""
@@ -264,7 +263,9 @@ class Matching:
         others = [v for e, v in self.theirs.exits.items() if (e.path, e.call) == (path, exit.call)]
         if exact is None and len(mine) != len(others):
             return None
-        value = self.ours.exits[exit]
+        value = self.ours.exits.get(exit)
+        if value is None:
+            return exact
         known = next((v for v in others if self.same(value, v)), None)
         if known is not None:
             return known
@@ -373,7 +374,7 @@ class Matching:
             given = iter([FrameValue(content), *step.operands()[1:]])
             try:
                 with torch.no_grad(), torch._C.DisableTorchFunction():
-                    result = step.function(*_filled(step.args, given), **_filled(step.kwargs, given))
+                    result = step.function(*filled(step.args, given), **filled(step.kwargs, given))
             except Exception:  # other shapes or kinds of values: not the same
                 continue
             if not isinstance(result, torch.Tensor):
@@ -414,7 +415,7 @@ class Matching:
             given = iter([FrameValue(v.content.permute(axes)) if v.content.ndim == len(axes) else v for v in operands])
         try:
             with torch.no_grad(), torch._C.DisableTorchFunction():
-                result = step.function(*_filled(step.args, given), **_filled(step.kwargs, given))
+                result = step.function(*filled(step.args, given), **filled(step.kwargs, given))
         except Exception:  # other shapes or kinds of values: not the same
             return False
         pieces = list(result) if isinstance(result, (list, tuple)) else [result]
@@ -454,61 +455,3 @@ def _is_part_of(shape: Sequence[int], whole: Sequence[int]) -> bool:
 
 def _kind(value: FrameValue) -> tuple[str, int]:
     return (value.step.name if value.step is not None else value.given, value.piece)
-
-
-def _filled(value: Any, given: Iterator[FrameValue]) -> Any:
-    if isinstance(value, FrameValue):
-        return next(given).content.clone()
-    if type(value) in (list, tuple):
-        return type(value)(_filled(item, given) for item in value)
-    return {k: _filled(v, given) for k, v in value.items()} if type(value) is dict else value
-
-
-def gives_alike(function: Any, step: FrameStep, tolerance: float) -> bool:
-    """True if it makes of what the step is given what the step makes of it."""
-    given = iter(step.operands())
-    try:
-        with torch.no_grad(), torch._C.DisableTorchFunction():
-            made = function(*_filled(step.args, given), **_filled(step.kwargs, given))
-    except Exception:  # other kinds or shapes of values: not the same
-        return False
-    pieces = [tensor for _, tensor in leaves(made, "out") if isinstance(tensor, torch.Tensor)]
-    mine = [value.content for value in step.values]
-    return len(pieces) == len(mine) > 0 and all(alike(x, y, tolerance) for x, y in zip(mine, pieces, strict=True))
-
-
-def alike(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
-    if a.shape != b.shape:
-        return False
-    with torch._C.DisableTorchFunction():
-        if a.is_complex() and b.is_complex():
-            return _near(torch.view_as_real(a.resolve_conj()), torch.view_as_real(b.resolve_conj()), tolerance)
-        if a.is_floating_point() and b.is_floating_point():
-            return _near(a, b, tolerance)
-        whole = not (a.is_floating_point() or b.is_floating_point() or a.is_complex() or b.is_complex())
-        return whole and torch.equal(a.long(), b.long())
-
-
-def _same_sorted(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
-    if a.numel() != b.numel() or a.is_complex() or b.is_complex() or a.dtype is torch.bool or b.dtype is torch.bool:
-        return False
-    left, right = (x.double().reshape(-1).sort().values for x in (a, b))
-    return _near(left, right, tolerance)
-
-
-def _masked(values: torch.Tensor) -> torch.Tensor:
-    """A mask that is added to scores hides a key with any number that is far below all others."""
-    hidden = values <= MASKED
-    if not hidden.any() or bool((values[~hidden].abs() > 1e-2 * -MASKED).any()):
-        return values
-    return values.masked_fill(hidden, -torch.inf)
-
-
-def _near(a: torch.Tensor, b: torch.Tensor, tolerance: float) -> bool:
-    if a.dtype == b.dtype and torch.equal(a, b):
-        return True
-    a, b = _masked(a.double()), _masked(b.double())
-    finite = a.isfinite()
-    if not torch.equal(finite, b.isfinite()) or not torch.equal(a[~finite].nan_to_num(), b[~finite].nan_to_num()):
-        return False
-    return bool((a - b)[finite].norm() <= tolerance * a[finite].norm())

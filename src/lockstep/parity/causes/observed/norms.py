@@ -10,7 +10,8 @@ import torch
 
 from .arrangement import arrangement_of
 from .graph import SHAPES, FrameStep, FrameValue
-from .matching import Matching, alike
+from .matching import Matching
+from .sameness import alike
 from .settings import plain
 
 NORMS = ("layer_norm", "group_norm", "rms_norm")

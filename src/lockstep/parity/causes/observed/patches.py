@@ -10,7 +10,8 @@ from itertools import permutations
 import torch
 
 from .graph import SHAPES, FrameStep, FrameValue
-from .matching import Matching, alike
+from .matching import Matching
+from .sameness import alike
 from .settings import plain
 
 _NAMES = ("channels", "frames", "rows", "columns")

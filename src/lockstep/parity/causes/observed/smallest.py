@@ -14,7 +14,8 @@ from torch import nn
 from ...comparison.axes import joins
 from .arrangement import LEAST, only_arrangement
 from .graph import SHAPES, FrameStep, FrameValue, TooLarge, piece_of
-from .matching import HEADS, Matching, Parting, alike
+from .matching import HEADS, Matching, Parting
+from .sameness import alike
 
 MOST = 240  # results computed, for single values and for several of one line
 MOST_ELEMENTS = 1 << 22  # of a result that is computed so often

@@ -11,7 +11,7 @@ from torch import nn
 
 from ...recording.values import inputs, leaves, with_leaves
 from ..edits import Call, Change, ModuleChange, NotApplicable, OperationChange, Site
-from .graph import FrameStep, FrameValue, is_draw, piece_of
+from .graph import Exit, FrameStep, FrameValue, is_draw, piece_of
 from .matching import MOST_STEPS, Matching, Parting
 
 Place = Site | str
@@ -181,11 +181,20 @@ class _Made:
 
         def before(values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> Any:
             visit = next(count)
+            if not self._is_handed(difference, Exit(exit.path, visit, exit.slot)):
+                return args, kwargs
             with torch._C.DisableTorchFunction():
                 new = self._computed(difference, visit)
             return replaced(self.plan.reference[path], exit.slot, args, kwargs, new)
 
         return ModuleChange(path, before, before=True)
+
+    def _is_handed(self, difference: Parting, exit: Exit) -> bool:
+        """False for another call of the same module between models: the candidate hands over something else there."""
+        there = self.matching.exit_of(exit) if self.plan.ours.frame.startswith("@") else None
+        if there is None or there.step is None or difference.theirs.step is None:
+            return True
+        return (there.step.place, there.piece) == (difference.theirs.step.place, difference.theirs.piece)
 
     def _computed(self, difference: Parting, visit: int) -> torch.Tensor:
         step = difference.ours.step

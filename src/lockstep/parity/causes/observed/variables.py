@@ -29,7 +29,7 @@ MOST_LINES = 3
 
 
 @dataclass(frozen=True)
-class Name:
+class VariableName:
     """A name that held a value, and the code in which it did."""
 
     text: str
@@ -45,15 +45,15 @@ class Name:
 class Remembering:
     """The names of the wrong value where it is used and when it was made, and those of the right one."""
 
-    used: list[Name]
-    wrong: list[Name]
-    right: list[Name]
+    used: list[VariableName]
+    wrong: list[VariableName]
+    right: list[VariableName]
     made: tuple[str, str]  # lines of the wrong and of the right one
     at: str  # line of the use
     remembered: bool = True  # from one step of the loop to the next
 
     @property
-    def kept(self) -> Name | None:
+    def kept(self) -> VariableName | None:
         """What it is remembered as: the last of the names that it was given, that of an attribute rather than of what
         is handed on."""
         given = [name.text for name in self.wrong]
@@ -98,11 +98,11 @@ class Remembering:
         return f"in the port at {line}: {right} belongs there{where}, not {wrong}"
 
 
-def attribute_of(instance: Any, method: str, name: str) -> Name:
+def attribute_of(instance: Any, method: str, name: str) -> VariableName:
     """The attribute of an object, as the code of one of its methods gives it a value."""
     functions = [vars(cls).get(method) for cls in type(instance).__mro__]
     codes = [f.__code__ for f in map(inspect.unwrap, filter(callable, functions)) if hasattr(f, "__code__")]
-    names = [Name(f"self.{name}", code.co_filename, code.co_name) for code in codes]
+    names = [VariableName(f"self.{name}", code.co_filename, code.co_name) for code in codes]
     return next((one for one in names if assigned_at(one)[0]), names[0])
 
 
@@ -110,7 +110,7 @@ def names_of(
     search: Any,
     wrong: FrameValue | None,
     right: FrameValue | None,
-    kept: Name | None = None,
+    kept: VariableName | None = None,
     use: FrameStep | None = None,
     remembered: bool = True,
 ) -> Remembering:
@@ -147,8 +147,8 @@ class _NameWatch:
         self._wrong, self._use = wrong, (use.place, use.visit) if use is not None else None
         self._visits: dict[Any, int] = defaultdict(int)
         self._tensors: dict[int, torch.Tensor] = {}
-        self.names: dict[int, list[Name]] = defaultdict(list)
-        self.used: list[Name] = []
+        self.names: dict[int, list[VariableName]] = defaultdict(list)
+        self.used: list[VariableName] = []
         self._done = False
 
     def install(self, stack: ExitStack, modules: Mapping[str, torch.nn.Module]) -> None:
@@ -193,7 +193,7 @@ def _is(held: torch.Tensor, wanted: torch.Tensor | None) -> bool:
         return held.dtype == wanted.dtype and torch.equal(held, wanted)
 
 
-def _held() -> Iterator[tuple[Name, torch.Tensor]]:
+def _held() -> Iterator[tuple[VariableName, torch.Tensor]]:
     """Every tensor that a variable of the running code, or an attribute of its object, holds; the inner code first."""
     frame: Any = sys._getframe(1)
     while frame is not None and _is_ours(frame):
@@ -210,16 +210,16 @@ def _held() -> Iterator[tuple[Name, torch.Tensor]]:
         frame = frame.f_back
 
 
-def _tensors_of(name: str, value: Any, code: Any) -> Iterator[tuple[Name, torch.Tensor]]:
+def _tensors_of(name: str, value: Any, code: Any) -> Iterator[tuple[VariableName, torch.Tensor]]:
     if isinstance(value, torch.Tensor):
-        yield Name(name, code.co_filename, code.co_name), value
+        yield VariableName(name, code.co_filename, code.co_name), value
     elif type(value) in (list, tuple, dict) and len(value) <= MOST_HELD:
         for key, item in value.items() if isinstance(value, dict) else enumerate(value):
             if isinstance(item, torch.Tensor):
-                yield Name(f"{name}[{key!r}]", code.co_filename, code.co_name), item
+                yield VariableName(f"{name}[{key!r}]", code.co_filename, code.co_name), item
 
 
-def assigned_at(name: Name) -> tuple[str, str]:
+def assigned_at(name: VariableName) -> tuple[str, str]:
     """The lines of the file that give this name a value that is no constant, and their function; empty for none, and
     for many."""
     tree = None
