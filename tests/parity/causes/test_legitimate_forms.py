@@ -75,6 +75,15 @@ def test_patches_in_another_order_are_told_as_that(tmp_path, name):
     assert name == "cut" or f"test_legitimate_forms.py:{line}" in cause.fix, cause.fix
 
 
+def test_a_bias_that_a_linear_over_patches_lacks_is_told_as_that(tmp_path):
+    reference = seeded(Patches())
+    port = LinearPatches(reference, name="cut", order=(0, 1, 2)).eval()
+    port.cut.bias = None
+    result = diagnosed(tmp_path, reference, port, lambda model: model(drawn(2, CHANNELS, 8, 6)), evaluations=300)
+    cause = result.causes[0]
+    assert (cause.name, cause.standing) == ("missing_bias", Standing.PROVEN), cause.why
+
+
 def test_a_weight_in_another_order_is_told_as_that(tmp_path):
     cause = of_patches(tmp_path, name="cut", order=(0, 1, 2), of_weight=(0, 2, 1)).causes[0]
     assert (cause.name, cause.standing) == ("axes_swapped", Standing.PROVEN), cause.why

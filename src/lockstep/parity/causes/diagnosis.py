@@ -15,6 +15,7 @@ from .earlier_values import NEIGHBOUR, ROWS, STALE
 from .facts import from_facts
 from .handed_over import prove_draws, prove_handed_over, prove_own_schedule
 from .interrupts import ending_orderly
+from .judgement import is_closed
 from .live import Live, live_side
 from .observed.difference import observed_difference
 from .partner_weights import weights_by_partner
@@ -118,12 +119,22 @@ def _told_by_values(recorded: list[Cause], comparison: Comparison, searches: lis
             return cause
         early = cause.name in (STALE, ROWS, NEIGHBOUR) or cause.evidence.get("certain")
         if early and candidate is not None and prove_handed_over(candidate, comparison, cause):
+            if cause.name == STALE and reference is not None and _is_seen(reference, comparison):
+                return None  # which line takes the value of another step says more
             if cause.name == ROWS and reference is not None:
                 _tell_where_made(reference, comparison, cause)
             return cause
         if cause.evidence.get("certain") and reference is not None and prove_own_schedule(reference, comparison, cause):
             return cause
     return None
+
+
+def _is_seen(reference: CauseSearch, comparison: Comparison) -> bool:
+    """True if what the two sides are seen to do otherwise explains the run, with the port's line."""
+    place = comparison.place
+    seen, observed = reference.observed(comparison)
+    comparison.place = place
+    return seen is not None and bool(seen.edit.line) and observed is not None and is_closed(observed)
 
 
 def _tell_where_made(reference: CauseSearch, comparison: Comparison, cause: Cause) -> None:

@@ -114,7 +114,7 @@ class CauseSearch(RecordedCalls):
         later = list(behind_rearranged(self, current))
         for one in later:
             current.first = one
-            seen, observed = self._observed(current)
+            seen, observed = self.observed(current)
             if seen is not None and observed is not None and is_closed_by(observed, seen.edit):
                 return observed
         current.first = node
@@ -123,7 +123,7 @@ class CauseSearch(RecordedCalls):
             judgement.stands = False
         return judgement
 
-    def _observed(self, current: Comparison) -> tuple[Observed | None, Judgement | None]:
+    def observed(self, current: Comparison) -> tuple[Observed | None, Judgement | None]:
         """What can be seen to differ in the steps of both sides, without what does no harm.
 
         Where that is no cause, what is far below the difference may have hidden it: it is passed over.
@@ -162,7 +162,7 @@ class CauseSearch(RecordedCalls):
 
     def _judged(self, current: Comparison, node: NodeResult) -> Judgement:
         """Hypotheses, beside what can be seen to differ in the steps of both sides."""
-        seen, observed = self._observed(current)
+        seen, observed = self.observed(current)
         self.seen = seen
         self.brief = observed is not None and observed.stands
         if observed is not None and observed.stands and seen is not None and self._is_known(seen.edit.line):

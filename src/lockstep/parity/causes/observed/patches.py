@@ -14,6 +14,7 @@ from .matching import Matching
 from .sameness import alike
 from .settings import plain
 
+OTHER_KERNELS = 10.0  # times the tolerance
 _NAMES = ("channels", "frames", "rows", "columns")
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
 _TURNING = ("permute", "transpose", "movedim", "moveaxis", "swapaxes", "swapdims", "T", "mT", "t")
@@ -59,6 +60,17 @@ def is_one_step(ours: FrameValue, theirs: FrameValue, tolerance: float) -> bool:
     kernel, weight = (given[1].content for given in pair)
     with torch._C.DisableTorchFunction():
         return kernel.numel() == weight.numel() and bool(_orders(kernel, weight, tolerance))
+
+
+def lacks_bias(ours: FrameValue, theirs: FrameValue, tolerance: float) -> bool:
+    """True if the candidate's is what the reference's convolution makes without its bias, in rows or as a map."""
+    given = ours.step.operands() if ours.step is not None else []
+    if len(given) < 3 or ours.content.ndim < 3 or theirs.content.numel() != ours.content.numel():
+        return False
+    with torch._C.DisableTorchFunction():
+        bare = ours.content - given[2].content.view(-1, *[1] * (ours.content.ndim - 2))
+        forms, shape = (bare, bare.flatten(2).transpose(1, 2)), theirs.content.shape
+        return any(alike(form.reshape(shape), theirs.content, OTHER_KERNELS * tolerance) for form in forms)
 
 
 def _two_forms(ours: FrameValue, theirs: FrameValue) -> tuple[_Given, _Given] | None:

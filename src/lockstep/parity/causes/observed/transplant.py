@@ -11,7 +11,7 @@ from torch import nn
 
 from ...recording.values import inputs, leaves, with_leaves
 from ..edits import Call, Change, ModuleChange, NotApplicable, OperationChange, Site
-from .graph import Exit, FrameStep, FrameValue, is_draw, piece_of
+from .graph import METHODS, Exit, FrameStep, FrameValue, is_draw, piece_of
 from .matching import MOST_STEPS, Matching, Parting
 
 Place = Site | str
@@ -185,7 +185,7 @@ class _Made:
                 return args, kwargs
             with torch._C.DisableTorchFunction():
                 new = self._computed(difference, visit)
-            return replaced(self.plan.reference[path], exit.slot, args, kwargs, new)
+            return replaced(self.plan.reference.get(path), exit.slot, args, kwargs, new)
 
         return ModuleChange(path, before, before=True)
 
@@ -227,9 +227,10 @@ class _Made:
         if not isinstance(step.place, str):
             return step.function(*args, **kwargs)
         path = self._there.path(step.place)
-        if path not in self.plan.candidate:
+        function = _callable(self.plan.candidate, path)
+        if function is None:
             raise NotApplicable(f"the candidate has no module `{path}`")
-        return self.plan.candidate[path](*args, **kwargs)
+        return function(*args, **kwargs)
 
     def _filled(self, value: Any, there: Any, before: int | None, later: int, known: dict[int, Any]) -> Any:
         """Arguments with their tensors computed, and the numbers of the same visit."""
@@ -301,9 +302,18 @@ def _changed(call: Call, after: Any) -> Any:
         return None if made is here else call.args[0].copy_(made)
 
 
-def replaced(module: nn.Module, slot: str, args: tuple[Any, ...], kwargs: dict[str, Any], new: torch.Tensor) -> Any:
-    """The arguments with another tensor in one slot."""
-    old = dict(inputs(module, args, kwargs)).get(slot)
+def _callable(modules: Mapping[str, nn.Module], path: str) -> Any:
+    """A module, or the method of one that is called as a module is."""
+    root, _, method = path.rpartition(".")
+    return modules.get(path) or (getattr(modules[root], method) if root in modules and method in METHODS else None)
+
+
+def replaced(
+    module: nn.Module | None, slot: str, args: tuple[Any, ...], kwargs: dict[str, Any], new: torch.Tensor
+) -> Any:
+    """The arguments with another tensor in one slot, of a module or of a method that is called as one."""
+    given = inputs(module, args, kwargs) if module is not None else leaves((args, kwargs), "in")
+    old = dict(given).get(slot)
     if old is None or not any(tensor is old for _, tensor in leaves((args, kwargs), "in")):
         raise NotApplicable(f"no tensor goes into {slot}")
     return _exchanged(args, old, new), _exchanged(kwargs, old, new)

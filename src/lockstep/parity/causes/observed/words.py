@@ -24,7 +24,7 @@ from .layouts import NormalForm, reading_words
 from .lines import overwritten_by
 from .matching import Matching, Parting
 from .norms import norm_words
-from .patches import given_to_linear, is_one_step, laid_by, patch_order
+from .patches import given_to_linear, is_one_step, lacks_bias, laid_by, patch_order
 from .rotations import LANES, OTHER_WAY, rotation_words
 from .scalars import number_words
 from .settings import plain
@@ -170,6 +170,8 @@ def patch_words(matching: Matching, says: Says, ours: FrameValue, theirs: FrameV
         return PlaceWords("axes_swapped", order.words(), rank=2, form=True, by=laid_by(rows))
     if ours.step is None or theirs.step is None or not is_one_step(ours, theirs, matching.tolerance):
         return None
+    if lacks_bias(ours, theirs, matching.tolerance):
+        return PlaceWords("missing_bias", f"`{says.plain_name(ours.step.operands()[1])}` without its bias", rank=2)
     wrong, right = (
         says.plain_name((given_to_linear(v) or v.step.operands())[0]) for v in (theirs, ours) if v.step is not None
     )
