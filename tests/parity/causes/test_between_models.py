@@ -180,3 +180,16 @@ def test_one_of_a_list_that_is_handed_over_is_put_right():
     assert kwargs["residuals"][0] is residuals[0]
     assert kwargs["residuals"][1].tolist() == [5, 5]
     assert residuals[1].tolist() == [1, 1], "the model's own list is left as it was"
+
+
+def test_a_number_that_is_handed_over_is_put_right():
+    class Takes(nn.Module):
+        def forward(self, x, scale, sizes=()):
+            return x * scale
+
+    x, new = torch.zeros(2), torch.tensor(0.32)
+    args, kwargs = replaced(Takes(), "in.sizes.1", (x, 2.0), {"sizes": (1.0, 8.0)}, new)
+    assert kwargs["sizes"] == pytest.approx((1.0, 0.32))
+    assert args == (x, 2.0)
+    args, _ = replaced(Takes(), "in.scale", (x, 2.0), {}, new)
+    assert args[1] == pytest.approx(0.32)

@@ -39,10 +39,14 @@ class OwnNumberChange:
 
 
 def own_number_edits(mine: Any, theirs: Any) -> Iterator[Edit]:
-    """`mine` and `theirs` are both live sides; a number that stands in several places of one function is one."""
+    """`mine` and `theirs` are both live sides; a number that stands in several places of one function is one.
+
+    Two numbers that both sides have are none of these: such a pair would fit wherever a few steps are all that counts.
+    """
     places, others = list(code_numbers(mine)), {place.number for place in code_numbers(theirs)}
     known = {place.number for place in places}
     pairs = [(place, number) for place in places for number in others if _near(place.number, number)]
+    pairs = [(place, number) for place, number in pairs if place.number not in others or number not in known]
 
     def order(pair: tuple[CodeNumber, float]) -> tuple[int, float]:
         """First what is one side's alone."""

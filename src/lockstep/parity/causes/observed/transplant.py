@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from itertools import zip_longest
 from typing import Any
 
 import torch
 from torch import nn
 
-from ...recording.values import inputs, leaves, with_leaves
+from ...recording.values import inputs, leaves, parameter_names, with_leaves
 from ..edits import Call, Change, ModuleChange, NotApplicable, OperationChange, Site
 from .graph import METHODS, Exit, FrameStep, FrameValue, is_draw, piece_of
 from .matching import MOST_STEPS, Matching, Parting
@@ -314,9 +315,23 @@ def replaced(
     """The arguments with another tensor in one slot, of a module or of a method that is called as one."""
     given = inputs(module, args, kwargs) if module is not None else leaves((args, kwargs), "in")
     old = dict(given).get(slot)
-    if old is None or not any(tensor is old for _, tensor in leaves((args, kwargs), "in")):
+    if old is not None and any(tensor is old for _, tensor in leaves((args, kwargs), "in")):
+        return _exchanged(args, old, new), _exchanged(kwargs, old, new)
+    name, *path = slot.split(".")[1:]
+    names = parameter_names(module) if module is not None else ()
+    if old is None or new.numel() != 1 or (name not in kwargs and name not in names[: len(args)]):
         raise NotApplicable(f"no tensor goes into {slot}")
-    return _exchanged(args, old, new), _exchanged(kwargs, old, new)
+    args = tuple(_with_number(v, path, new) if n == name else v for n, v in zip_longest(names[: len(args)], args))
+    return args, {k: _with_number(v, path, new) if k == name else v for k, v in kwargs.items()}
+
+
+def _with_number(value: Any, path: list[str], new: torch.Tensor) -> Any:
+    """A number of Python's own, or one in a list, that is another one."""
+    if not path and isinstance(value, (int, float)):
+        return new.item()
+    if type(value) in (list, tuple) and path[0].isdigit() and int(path[0]) < len(value):
+        return type(value)(_with_number(v, path[1:], new) if i == int(path[0]) else v for i, v in enumerate(value))
+    raise NotApplicable("not a number")
 
 
 def _exchanged(value: Any, old: torch.Tensor, new: torch.Tensor) -> Any:
