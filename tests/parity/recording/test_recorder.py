@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from lockstep.parity import RecordError, Trace, record, tap
+from lockstep.parity import RecordError, Trace, compare, record, tap
 from lockstep.parity.recording.values import tensor_bytes
 from parity import tiny
 
@@ -317,3 +317,17 @@ def test_the_bytes_of_a_value_that_was_spread_out():
         spread = value.reshape(1).expand(1) if value.ndim < 2 else value.expand(1, 1)
         assert tensor_bytes(spread.as_strided(spread.shape, (0,) * spread.ndim)) == tensor_bytes(value)
     assert tensor_bytes(torch.tensor([1, 2]).expand(2, 2)) == tensor_bytes(torch.tensor([1, 2, 1, 2]))
+
+
+def test_a_module_may_be_called_anything(tmp_path):
+    """Signs that mean something in a trace's names are others there; values and weights keep belonging together."""
+    model = nn.ModuleDict({"blk|0": nn.Linear(4, 4), "a/b#1": nn.Linear(4, 4)})
+    model.register_parameter("in|scale", nn.Parameter(torch.rand(4)))
+    model.forward = lambda x: model["a/b#1"](model["blk|0"](x) * getattr(model, "in|scale"))
+    x = torch.randn(2, 4)
+    for name in ("one", "other"):
+        with record(model, tmp_path / f"{name}.trace", level="module+ops"):
+            model(x)
+    result = compare(tmp_path / "one.trace", tmp_path / "other.trace")
+    assert (result.verdict, result.coverage.fraction) == ("PASS", 1.0), result.sentence()
+    assert {"model.blk¦0", "model.a~b♯1"} <= {node.key.path for node in result.nodes}

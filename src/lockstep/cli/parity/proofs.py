@@ -65,11 +65,10 @@ def name_causes(
 
     if comparison.verdict not in (Verdict.BUG, Verdict.DRIFT, Verdict.NOISE):
         return
-    from ...parity.causes.diagnosis import Live
     from ...parity.causes.interrupts import ending_orderly
     from ...parity.causes.sentences import not_found
 
-    live = [Live(s.target, s.call, s.name, s.begun) if s is not None else None for s in (reference, candidate)]
+    live = [_live(side) if side is not None else None for side in (reference, candidate)]
     if comparison.first is not None and any(live):  # what is known stands there before the search, however long that is
         err.print(Text(f"{_first_words(comparison)}; looking for the cause (Ctrl-C ends that)"), soft_wrap=True)
     try:
@@ -82,6 +81,16 @@ def name_causes(
             comparison.causes = [not_found(comparison)]
     if comparison.search is not None and comparison.search.interrupted:
         err.print("[yellow]the search for the cause was interrupted[/]; shown is what was found until then")
+
+
+def _live(side: Side) -> Any:
+    """A side as the search takes it, which can also be made once more."""
+    from ...parity.causes.diagnosis import Live
+
+    def again() -> Live:
+        return Live(*side.build())  # type: ignore[misc]
+
+    return Live(side.target, side.call, side.name, side.begun, again if side.build is not None else None)
 
 
 def _search(comparison: Any, live: list[Any], map: Path | None, options: dict[str, Any]) -> None:

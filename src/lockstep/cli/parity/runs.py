@@ -101,6 +101,7 @@ class Side:
     call: Callable[[], Any]
     name: str | None = None
     begun: dict[str, dict[str, Any]] = field(default_factory=dict)  # attributes of its parts before any run
+    build: Callable[[], Any] | None = None  # the function that made it
 
     def record(self, path: Path, side: str = "", **options: Any) -> Any:
         """Record the run to `path`; the recorder says where it was stopped."""
@@ -213,8 +214,9 @@ def _reference_pipeline(run: RunRecipe) -> Any:
 
 def _function_side(run: RunRecipe) -> Side:
     """`build()` gives (model, call), (model, call, name), or an object that can be called without arguments."""
+    build = _find_function(run.model)
     try:
-        made = _find_function(run.model)()
+        made = build()
     except LockstepError:
         raise
     except Exception as problem:
@@ -223,7 +225,7 @@ def _function_side(run: RunRecipe) -> Side:
             f"{run.model} raised {type(problem).__name__}: {problem} ({Path(last.filename).name}:{last.lineno})."
         ) from problem
     if isinstance(made, tuple) and len(made) in (2, 3) and callable(made[1]):
-        return Side(run, made[0], made[1], made[2] if len(made) == 3 else None)
+        return Side(run, made[0], made[1], made[2] if len(made) == 3 else None, build=build)
     raise InputError(
         f"{run.model} has to return (model, call): the model or pipeline to watch, and a function without arguments "
         "that runs it; "

@@ -17,9 +17,11 @@ from .handed_over import prove_draws, prove_handed_over, prove_own_schedule
 from .interrupts import ending_orderly
 from .judgement import is_closed
 from .live import Live, live_side
-from .observed.difference import observed_difference
+from .observed.difference import UNNAMED, observed_difference
 from .partner_weights import weights_by_partner
+from .probe import SPECIFIC
 from .recorded import recorded_causes
+from .repairs import repaired_line
 from .repeatability import unrepeatable
 from .search import CauseSearch
 from .sentences import not_found
@@ -41,6 +43,7 @@ DESCRIBING = (
 REARRANGED = ("half_swap", "reversed", "axes_swapped", "interleave", "channel_order", "value_range")
 IN_THE_PORT = "in the port:"
 PROVEN = 2
+DOUBTFUL = 3  # part of the evaluations for a line, where something stands that says little
 FIRST_SIDE = 0.6  # of the evaluations, so that something is left for the other side
 
 
@@ -106,7 +109,31 @@ def diagnose(
     if searches and _standing(causes) < PROVEN and not log.interrupted:
         _proven_by_runs(recorded, comparison, searches)
     comparison.causes = together(comparison, causes, recorded)
+    if not log.interrupted:
+        _by_another_line(comparison, searches, evaluations)
     return comparison.causes
+
+
+def _by_another_line(comparison: Comparison, searches: list[CauseSearch], evaluations: int) -> None:
+    """Where nothing stands, or nothing that says much, the line of the candidate with which, written otherwise, the
+    whole run agrees."""
+    first = next(iter(comparison.causes), None)
+    stands = first is not None and first.standing is Standing.PROVEN
+    if first is not None and stands and not _says_little(first):
+        return
+    lines = {search.seen.edit.line for search in searches if search.seen is not None and search.seen.edit.line}
+    lines |= {str(cause.evidence["line"]) for cause in comparison.causes if cause.evidence.get("line")}
+    for search in searches:
+        with ending_orderly():
+            found = repaired_line(search, comparison, evaluations // (DOUBTFUL if stands else 1), lines)
+        if found is not None:
+            comparison.causes = [found]
+
+
+def _says_little(cause: Cause) -> bool:
+    """True for two expressions of which a person has to find out what is different, and for what describes many
+    faults."""
+    return cause.name in (UNNAMED, *GENERIC) or int(cause.evidence.get("rank", 0)) >= SPECIFIC
 
 
 def _told_by_values(recorded: list[Cause], comparison: Comparison, searches: list[CauseSearch]) -> Cause | None:

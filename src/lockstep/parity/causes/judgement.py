@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..comparison.results import Comparison, NodeResult
-from .edits import Edit
+from .edits import Edit, ModuleChange
 from .goals import goal_of
 from .observed.difference import Observed
 from .probe import SPECIFIC, Trial
@@ -284,3 +284,12 @@ def ranked(trials: Iterable[Trial]) -> list[Trial]:
         if known is None or trial.residual < known.residual:
             best[trial.edit.label()] = trial
     return sorted(best.values(), key=lambda t: (not t.accepted, t.order))
+
+
+def are_handed_over(trials: Iterable[Trial]) -> bool:
+    """True if all that fits is said of what a part is given: who hands it over may do something simpler."""
+    fits = [trial for trial in trials if trial.fits_whole]
+    return bool(fits) and all(
+        trial.edit.rank > SPECIFIC and all(isinstance(c, ModuleChange) and c.before for c in trial.edit.changes)
+        for trial in fits
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from ..recording.replay import replay
-from ..recording.targets import Target, find_target
+from ..recording.targets import Target, as_written, find_target
 from ..trace.reader import Trace
 from .hypotheses.kept_state import copied
 from .hypotheses.state import keeping_parts
@@ -23,6 +23,7 @@ class Live:
     call: Callable[[], Any] | None = None
     name: str | None = None
     begun: dict[str, dict[str, Any]] = field(default_factory=dict)  # attributes before the recorded run, by part
+    build: Callable[[], Live] | None = None  # makes another one
     parts: Target = field(init=False)
 
     def __post_init__(self) -> None:
@@ -44,7 +45,7 @@ class Live:
     def weights(self) -> dict[str, torch.Tensor]:
         """Parameters and buffers by their paths in the trace."""
         return {
-            f"{root}.{path}": tensor.detach()
+            f"{root}.{as_written(path)}": tensor.detach()
             for root, module in self.parts.modules.items()
             for path, tensor in [*module.named_parameters(), *module.named_buffers()]
         }

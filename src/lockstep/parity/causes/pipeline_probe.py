@@ -22,7 +22,7 @@ from torch import nn
 from ..comparison.results import Comparison, SearchLog
 from ..recording.patching import watch_attribute, watch_methods
 from ..recording.recorder import record
-from ..recording.targets import Target
+from ..recording.targets import Target, takes_time
 from ..trace.names import Key, literal
 from ..trace.reader import Trace
 from .edits import Call, Edit, Edited, EditFrames, ModuleChange, NotApplicable, Site
@@ -428,3 +428,10 @@ def _on_tensors(change: Callable[[torch.Tensor], torch.Tensor]) -> Any:
         return made
 
     return apply
+
+
+def is_about_time(probe: Any) -> bool:
+    """True where timesteps go in: only these are cut to integers."""
+    if isinstance(probe, PipelineProbe):
+        return "timestep" in f"{probe.key.path}|{probe.key.slot}"
+    return takes_time(probe.module) or "time" in type(probe.module).__name__.lower()

@@ -87,6 +87,11 @@ class Trial:
         return near and self.residual <= self.goal.tau and not self.unheard_of
 
     @property
+    def fits_whole(self) -> bool:
+        """True if it makes every result of its part right."""
+        return self.accepted and self.whole and not self.broken
+
+    @property
     def at_the_floor(self) -> bool:
         """True if a specific hypothesis leaves no more than another library's rounding does."""
         return self.edit.rank < SPECIFIC and self.residual <= min(2 * self._floor, 0.1 * self.goal.before)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -12,7 +12,6 @@ from typing import Any
 import torch
 
 from ..comparison.results import Cause, Comparison, NodeResult, SearchLog, Verdict
-from ..recording.targets import takes_time
 from ..trace.names import Key
 from ..trace.reader import Trace
 from .calls import RecordedCalls
@@ -37,12 +36,14 @@ from .hypotheses.frames import repeated_children, scale_edits, several_edits, si
 from .hypotheses.orders import order_edits, resized_edits
 from .hypotheses.own_code import own_number_edits
 from .hypotheses.weights import parameter_edits, swapped_weights
-from .judgement import Judgement, chosen_of, is_closed, is_closed_by, judge, judge_observed, without_harmless
+from .judgement import (
+    Judgement, are_handed_over, chosen_of, is_closed, is_closed_by, judge, judge_observed, without_harmless,
+)  # fmt: skip
 from .live import Live
 from .numbers import SideNumbers, numbers_of
 from .observed.difference import Observed, observed_difference
 from .observed.frames import code_of
-from .pipeline_probe import PipelineProbe, root_edits, scheduler_edits
+from .pipeline_probe import PipelineProbe, is_about_time, root_edits, scheduler_edits
 from .probe import SPECIFIC, Probe, Read, Survey, Trial, families
 from .rearranged import behind_rearranged, rearranged_modules
 from .rounding import rounding_causes
@@ -252,18 +253,19 @@ class CauseSearch(RecordedCalls):
             return
         reference = self.foreign if self.turned else self.own
         goal = goal_of(node, reference, self.foreign, entry)
-        for probe, focus, deep in self._probes(own_key, goal, comparison, reference):
+        for probe, focus, deep in self._probes(own_key, goal, comparison, reference, tried):
             try:
                 self._try(probe, focus, deep, comparison)
             finally:
                 tried += probe.trials
-            if any(t.accepted and t.whole and not t.broken for t in tried) or self.late():
+            if (any(t.fits_whole for t in tried) and not are_handed_over(tried)) or self.late():
                 break
 
     def _probes(
-        self, key: Key, goal: Goal, comparison: Comparison, reference: Trace
+        self, key: Key, goal: Goal, comparison: Comparison, reference: Trace, tried: Sequence[Trial] = ()
     ) -> Iterator[tuple[Any, Site | None, bool]]:
-        """The smallest live thing around the bad value first, then what contains it."""
+        """The smallest live thing around the bad value first, then what contains it; and as long as all that fits of
+        what was `tried` is said of what goes in, the code that hands it over."""
         path, focus, site = key.path, None, None
         if key.is_operation:
             path, site = key.path.partition("/")[0], site_of(key.path)
@@ -277,8 +279,9 @@ class CauseSearch(RecordedCalls):
             if key.is_input or site is not None:
                 break
             path, site = self.parent_of(path), None
-            if path == "@pipeline" or path not in self.modules or self.parent_of(key.path) != path:
-                break  # one level up: a sibling's weights, another input
+            is_near = self.parent_of(key.path) == path  # one level up: a sibling's weights, another input
+            if path == "@pipeline" or path not in self.modules or not (is_near or are_handed_over(tried)):
+                break
         if self.live.call is not None and not self.is_given_right(key, comparison):
             yield from self._pipeline_probes(key, focus, goal, comparison, reference)
 
@@ -412,7 +415,7 @@ class CauseSearch(RecordedCalls):
         for edit in stage:
             if not left or self.log.spent > most or self.late():
                 break
-            if edit.name == "timestep_dtype" and not _about_time(probe):
+            if edit.name == "timestep_dtype" and not is_about_time(probe):
                 continue
             trial = probe.attempt(edit)
             self._doubt([trial] if trial is not None else [])
@@ -489,10 +492,3 @@ class CauseSearch(RecordedCalls):
         """Modules that the other side does not call: it does their work in some other way."""
         known = {entry.key.path for entry in self.foreign.entries}
         return frozenset(site.path for site in survey.sites if site.path in self.modules and site.path not in known)
-
-
-def _about_time(probe: Any) -> bool:
-    """True where timesteps go in: only these are cut to integers."""
-    if isinstance(probe, PipelineProbe):
-        return "timestep" in f"{probe.key.path}|{probe.key.slot}"
-    return takes_time(probe.module) or "time" in type(probe.module).__name__.lower()

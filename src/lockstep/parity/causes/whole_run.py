@@ -78,9 +78,10 @@ class WholeRun:
 
     def closings(self, edit: Edit, held: list[Edit], probe: Probe | None, comparison: Comparison) -> Iterator[Closing]:
         """The edit everywhere it may have been ported so, then in modules of the same kind, then here alone."""
-        wide = everywhere_alike(edit, self.sites, comparison.attributes)
-        if wide is not None:
-            yield from self._closing(wide, held)
+        for of_its_axes in (False, True):
+            wide = everywhere_alike(edit, self.sites, comparison.attributes, of_its_axes)
+            if wide is not None:
+                yield from self._closing(wide, held)
         further = in_alike_modules(edit, probe, self.live, self.own, with_other_parts=True)
         for alike in (in_same_class(edit, self.live), further, in_alike_modules(edit, probe, self.live, self.own)):
             if alike is not None:

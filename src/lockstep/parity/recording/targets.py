@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from ..errors import RecordError
-from ..trace.names import TIME_NAMES
+from ..trace.names import TIME_NAMES, safe
 from .values import parameter_names
 
 COMPILED = "_orig_mod"  # the attribute under which a compiled module keeps what it was made from
@@ -44,8 +44,8 @@ class Target:
 
 
 def as_written(path: str) -> str:
-    """A path without the part that `torch.compile` puts around a module."""
-    return ".".join(part for part in path.split(".") if part != COMPILED)
+    """A path without the part that `torch.compile` puts around a module, and without signs that mean something else."""
+    return safe(".".join(part for part in path.split(".") if part != COMPILED))
 
 
 def is_compiled(module: nn.Module) -> bool:

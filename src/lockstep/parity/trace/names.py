@@ -12,6 +12,7 @@ SLOT_ROOTS = ("in", "out", "rng", "param", "grad_in", "grad_out")
 NO_STEP = "-"
 MAX_NAME = 1024
 
+_SIGNS = str.maketrans({"|": "¦", "/": "~", "#": "♯"})
 _STEP = re.compile(r"[\w@]+:\d+(\.[\w-]+)?(/[\w@]+:\d+(\.[\w-]+)?)*")
 _SLOT = re.compile(r"(in|out|rng|param|grad_in|grad_out)(\.[^|.\s][^|\s]*)?")
 
@@ -86,6 +87,11 @@ class Key:
         Scaling the model's input is such: before or after guidance's copies are made is the program's choice.
         """
         return "/" in self.path or self.path.endswith(".scale_model_input")
+
+
+def safe(path: str) -> str:
+    """A path with other signs in the place of those that mean something here: a module may be called anything."""
+    return path.translate(_SIGNS)
 
 
 def literal(path: str) -> str:

@@ -38,22 +38,27 @@ MOST_EDITS = 4000  # made again for one sibling, to find the one that is meant
 
 
 def everywhere_alike(
-    edit: Edit, sites: Callable[[], dict[Site, Example]], differing: list[dict[str, Any]]
+    edit: Edit, sites: Callable[[], dict[Site, Example]], differing: list[dict[str, Any]], of_its_axes: bool = False
 ) -> Edit | None:
-    """At every operation of the whole model with the same setting; a setting in every module that has it otherwise."""
+    """At every operation of the whole model with the same setting, or only where the result has as many axes; a setting
+    in every module that has it otherwise."""
     if len(edit.changes) != 1 or edit.needs or edit.elsewhere is not None:
         return None
     if edit.fault:  # what undoes a fault is done where the fault was seen
         return None
     change = edit.changes[0]
     if isinstance(change, AttributeChange):
-        return _everywhere_set(edit, change, differing)
+        return _everywhere_set(edit, change, differing) if not of_its_axes else None
     if not isinstance(change, OperationChange):
         return None
     known = sites()
-    kinds = {(s.op, alike_setting(known[s])) for s in change.sites if s in known}
-    everywhere = frozenset(s for s, example in known.items() if (s.op, alike_setting(example)) in kinds)
-    if len(everywhere) <= len(change.sites):
+
+    def kind(site: Site, example: Example) -> tuple[Any, ...]:
+        return site.op, alike_setting(example), len(example.shape) if of_its_axes else 0
+
+    kinds = {kind(s, known[s]) for s in change.sites if s in known}
+    everywhere = frozenset(s for s, example in known.items() if kind(s, example) in kinds)
+    if len(everywhere) <= len(change.sites) or (of_its_axes and len(kinds) > 1):
         return None
     words = f"{edit.detail} (in all {len(everywhere)} such places)"
     return Edit(edit.name, words, (OperationChange(everywhere, change.apply),), edit.rank)

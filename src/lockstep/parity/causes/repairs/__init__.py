@@ -1,0 +1,17 @@
+"""The port's own lines written otherwise, one at a time, until the whole run agrees: the cause is what was changed.
+
+Where no hypothesis about operations stands, the language itself is looked at: numbers of Python and numpy, indices,
+arguments, the order of statements. Nothing here knows about diffusion.
+
+sources.py    the files of the port, their syntax trees, and functions that run another code for a while
+executed.py   which lines run, what they make, and whether the reference has it
+suspects.py   the lines in the order in which they are looked at
+spots.py      a place in a syntax tree and what may stand there instead
+numbers.py, operators.py, names.py, calls.py, statements.py   what porters write for each other
+results.py    what a run gives, beside the reference's
+search.py     all of it for one comparison
+"""
+
+from .search import repaired_line
+
+__all__ = ["repaired_line"]

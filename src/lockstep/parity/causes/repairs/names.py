@@ -1,0 +1,175 @@
+"""One variable, attribute or setting where another belongs, and terms that are missing."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+import torch
+
+from .sources import SourceFile, Statement
+from .spots import Rewrite, Spot
+
+MOST_OTHERS = 10  # in the place of one name
+MOST_TERMS = 8
+MOST_TARGETS = 4
+_UNSUITABLE = ("self", "cls")
+
+
+def kind_of(value: Any) -> Any:
+    """What another value has to be like to stand in its place."""
+    if isinstance(value, torch.Tensor):
+        return "tensor", tuple(value.shape), value.is_floating_point()
+    if isinstance(value, np.ndarray):
+        return "array", value.shape
+    if isinstance(value, bool | str) or value is None:
+        return type(value)
+    if isinstance(value, int | np.integer):
+        return int
+    if isinstance(value, float | np.floating):
+        return float
+    if isinstance(value, torch.nn.Module):
+        return "module"
+    return type(value)
+
+
+def name_rewrites(
+    statement: Statement, spots: list[Spot], values: dict[str, Any], source: SourceFile
+) -> Iterator[Rewrite]:
+    """`values`: what is visible where the statement runs."""
+    kinds = {name: kind_of(value) for name, value in values.items() if name not in _UNSUITABLE}
+    for spot in spots:
+        node = spot.node
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in kinds:
+            yield from _of_name(statement, spot, node, kinds)
+        elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            yield from _of_attribute(statement, spot, node, values, source)
+        if isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.BinOp) and _is_taken(spot):
+            yield from _of_value(statement, spot, values)
+    yield from _targets(statement)
+    yield from _terms(statement, spots, values)
+
+
+def _of_name(statement: Statement, spot: Spot, node: ast.Name, kinds: dict[str, Any]) -> Iterator[Rewrite]:
+    wanted = kinds[node.id]
+    like = [name for name, kind in kinds.items() if name != node.id and kind == wanted]
+    near = sorted(like, key=lambda name: -_alike(name, node.id))
+    if wanted in (int, float):
+        near += [name for name, kind in kinds.items() if kind in (int, float) and kind is not wanted]
+    for other in near[:MOST_OTHERS]:
+        yield Rewrite("wrong_operand", 2, statement, [spot.put(ast.Name(other, ast.Load()))])
+
+
+def _is_taken(spot: Spot) -> bool:
+    """True for a value that is handed on, not for a function or for what an attribute is taken of."""
+    above = spot.above[-1] if spot.above else None
+    if isinstance(above, ast.Attribute) or (isinstance(above, ast.Call) and above.func is spot.node):
+        return False
+    return isinstance(getattr(spot.node, "ctx", ast.Load()), ast.Load)
+
+
+def _of_value(statement: Statement, spot: Spot, values: dict[str, Any]) -> Iterator[Rewrite]:
+    """A variable that is there already in the place of what is made anew."""
+    set_here = {t.id for t in getattr(statement.node, "targets", []) if isinstance(t, ast.Name)}
+    fitting = [
+        n for n, v in values.items() if isinstance(v, torch.Tensor | np.ndarray | float | list) and n not in set_here
+    ]
+    read = {n.id for n in ast.walk(spot.node) if isinstance(n, ast.Name)}
+    for other in sorted(fitting, key=lambda n: n not in read)[:MOST_TERMS]:
+        yield Rewrite("wrong_operand", 2, statement, [spot.put(ast.Name(other, ast.Load()))])
+
+
+def _alike(one: str, other: str) -> int:
+    """Letters that both begin or end with."""
+    begin = next((i for i, (x, y) in enumerate(zip(one, other, strict=False)) if x != y), min(len(one), len(other)))
+    end = next(
+        (i for i, (x, y) in enumerate(zip(one[::-1], other[::-1], strict=False)) if x != y), min(len(one), len(other))
+    )
+    return begin + end
+
+
+def _of_attribute(
+    statement: Statement, spot: Spot, node: ast.Attribute, values: dict[str, Any], source: SourceFile
+) -> Iterator[Rewrite]:
+    """Another attribute of the same object, of those that the file names or the object has."""
+    owner = values.get(node.value.id) if isinstance(node.value, ast.Name) else None
+    if owner is None or isinstance(owner, torch.Tensor | np.ndarray) or type(owner).__name__ == "module":
+        others = list(_RESULTS.get(node.attr, ()))
+    else:
+        held = dict(getattr(owner, "__dict__", {}))
+        for inner in ("_modules", "_parameters", "_buffers"):
+            held |= getattr(owner, inner, None) or {}
+        wanted = kind_of(held[node.attr]) if node.attr in held else None
+        others = [n for n, v in held.items() if n != node.attr and not n.startswith("__") and kind_of(v) == wanted]
+        others = sorted(others, key=lambda name: -_alike(name, node.attr))[:MOST_OTHERS] if wanted is not None else []
+        others += _RESULTS.get(node.attr, ())
+    for other in others:
+        changed = ast.Attribute(node.value, other, node.ctx)
+        yield Rewrite("wrong_operand", 2, statement, [spot.put(changed)])
+
+
+# Results of models that are taken for each other.
+_RESULTS = {
+    "last_hidden_state": ("pooler_output", "text_embeds"),
+    "pooler_output": ("last_hidden_state", "text_embeds"),
+    "text_embeds": ("pooler_output", "last_hidden_state"),
+    "mean": ("mode", "sample"),
+    "mode": ("sample", "mean"),
+    "sample": ("mode", "prev_sample", "pred_original_sample"),
+    "prev_sample": ("pred_original_sample",),
+    "pred_original_sample": ("prev_sample",),
+    "timesteps": ("sigmas",),
+    "sigmas": ("timesteps",),
+    "alphas_cumprod": ("alphas", "betas"),
+    "alphas": ("alphas_cumprod", "betas"),
+    "betas": ("alphas",),
+    "std": ("var", "logvar"),
+    "T": ("mT",),
+}
+
+
+def _targets(statement: Statement) -> Iterator[Rewrite]:
+    """`a, b = …` for `b, a = …`."""
+    node = statement.node
+    if not isinstance(node, ast.Assign | ast.For):
+        return
+    tuples = [t for t in ([node.target] if isinstance(node, ast.For) else node.targets) if isinstance(t, ast.Tuple)]
+    for target in tuples:
+        count = len(target.elts)
+        if 2 <= count <= MOST_TARGETS:
+            orders = list(permutations(range(count)))
+        else:
+            pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
+            orders = [tuple(j if k == i else i if k == j else k for k in range(count)) for i, j in pairs]
+        for order in orders:
+            if list(order) != sorted(order):
+                edits = [(target.elts, place, target.elts[taken]) for place, taken in enumerate(order)]
+                yield Rewrite("split_order", 2, statement, edits)
+
+
+def _terms(statement: Statement, spots: list[Spot], values: dict[str, Any]) -> Iterator[Rewrite]:
+    """A factor or a summand that was left out: variables that fit the shape, behind what is computed."""
+    node = statement.node
+    value = getattr(node, "value", None)
+    if not isinstance(node, ast.Assign | ast.AugAssign | ast.Return) or not isinstance(value, ast.expr):
+        return
+    read = {n.id for n in ast.walk(value) if isinstance(n, ast.Name)}
+    named = {t.id for t in getattr(node, "targets", []) if isinstance(t, ast.Name)}
+    fitting = [n for n, v in values.items() if isinstance(v, torch.Tensor | np.ndarray | float) and n not in ("self",)]
+    fitting = [n for n in fitting if not isinstance(v := values[n], torch.Tensor) or v.is_floating_point()]
+    ordered = sorted(fitting, key=lambda n: (n not in named, n in read))[:MOST_TERMS]
+    places = [Spot(value, node, "value")] + [s for s in spots if _is_operand(s)]
+    for spot in places[:6]:
+        for name in ordered:
+            other = ast.Name(name, ast.Load())
+            for op in (ast.Add(), ast.Mult(), ast.Sub(), ast.Div()):
+                changed = ast.BinOp(spot.node, op, other)
+                yield Rewrite("left_out", 3, statement, [spot.put(changed)])
+
+
+def _is_operand(spot: Spot) -> bool:
+    above = spot.above[-1] if spot.above else None
+    return isinstance(above, ast.BinOp) and isinstance(getattr(spot.node, "ctx", ast.Load()), ast.Load)

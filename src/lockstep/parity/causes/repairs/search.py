@@ -1,0 +1,296 @@
+"""Lines of the port written otherwise, likely ones first, until the whole run agrees."""
+
+from __future__ import annotations
+
+import ast
+import io
+import time
+import warnings
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import ExitStack, contextmanager, redirect_stdout
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import torch
+
+from ...comparison.results import Cause, Comparison, Standing
+from ..edits import Edit
+from ..failures import noted
+from ..hypotheses.own_code import code_numbers
+from ..live import Live
+from ..whole_run import NEVER, OPEN, Closing, WholeRun
+from .calls import call_rewrites, missing_arguments, wrapped_rewrites
+from .executed import KnownValues
+from .limits import TooLong, limited
+from .names import name_rewrites
+from .numbers import number_rewrites
+from .operators import operator_rewrites
+from .results import Wanted
+from .sources import Running, module_statement
+from .spots import Rewrite, spots_of
+from .statements import statement_rewrites
+from .suspects import Files, Suspect, lines_of, reference_values, suspects_of
+
+PAIRED, MOST_SMALL, PAIR_RANK = 6, 20, 4.0  # two small things of one line, behind everything else
+SMALL = ("index_offset", "axes_swapped", "argument_order", "order_exchanged", "operand_order")
+MOST_TRIED = 4000
+COST = 0.1  # of the evaluations that a whole run counts
+MOST_SUSPECTS = 60
+LATER, FIRST_PLACES, MUCH_LATER = 0.34, 6, 0.06  # ranks that a suspect comes behind the one before it
+NEAR = 2e-2  # of the distance before: worth a comparison
+CLOSE = 3e-5  # relative: what rounding may leave of a result
+MOST_NUMBERS, MOST_FACTORS = 40, 12
+MOST_KEPT = 1 << 26  # numbers of weights that are kept
+SLOWER, LEAST_SECONDS = 10.0, 3.0
+COMPARED = 12  # rewrites that are compared whole
+
+
+def repaired_line(search: Any, comparison: Comparison, evaluations: int, seen: Iterable[str] = ()) -> Cause | None:
+    """On the candidate's side: the line with which, written otherwise, the whole run agrees; None if none is found.
+
+    `seen`: lines of the candidate (`port.py:12`) where something else was seen to be computed.
+    """
+    if not search.turned or search.across is None or search.live.call is None or comparison.first is None:
+        return None
+    found: Cause | None = None
+    with noted(search.log, (), "the port's own lines"):
+        found = _Repair(search, comparison, evaluations, seen).found()
+    return found
+
+
+@dataclass(eq=False)
+class _InForce:
+    """A side that was made again."""
+
+    live: Live
+    call: Callable[[], Any]
+
+
+class _Repair:
+    def __init__(self, search: Any, comparison: Comparison, evaluations: int, seen: Iterable[str]) -> None:
+        self.search, self.comparison, self.log = search, comparison, search.log
+        self.seen, self.files = frozenset(seen), Files()
+        self.wanted = Wanted(None)
+        self.before = float("inf")
+        self.seconds = LEAST_SECONDS
+        self._running: dict[int, Running] = {}
+        self._left, self._count = float(evaluations), 0
+        self.numbers = _numbers(search.across.live)
+
+    def found(self) -> Cause | None:
+        live = self.search.live
+        with _quiet():
+            began = time.perf_counter()
+            self.before_result = live.run(self.search.own)
+            self.seconds = max(LEAST_SECONDS, SLOWER * (time.perf_counter() - began))
+            self.wanted = Wanted(self.search.across.live.run(self.search.across.own))
+            self.before = self.wanted.distance(self.before_result)
+            if not self.wanted.is_known or self.before <= CLOSE:
+                return None
+            suspects = self._suspects()
+        compared = 0
+        with _kept(self.search, self.search.across):
+            for rewrite, suspect in self._rewrites(suspects):
+                if self._is_late():
+                    break
+                left = self._tried(rewrite, suspect)
+                if left > max(CLOSE, NEAR * min(self.before, 1.0)) or compared >= COMPARED:
+                    continue
+                compared += 1
+                closing = self._compared(rewrite, suspect)
+                if closing is not None and closing.closes:
+                    return self._cause(rewrite, closing, left)
+        return None
+
+    def _is_late(self) -> bool:
+        return self._left <= 0 or self._count >= MOST_TRIED or self.log.interrupted
+
+    def _suspects(self) -> list[Suspect]:
+        search, live = self.search, self.search.live
+        known = reference_values(search.across, self.numbers)
+        with _quiet():
+            right = lines_of(search.across.live, search.across.own, KnownValues(), self.files)
+            mine = lines_of(live, search.own, known, self.files)
+        return suspects_of(mine, set(right), self.files, self.seen)[:MOST_SUSPECTS]
+
+    def _rewrites(self, suspects: list[Suspect]) -> Iterator[tuple[Rewrite, Suspect]]:
+        """Each text once, what porters do often and the likeliest lines first."""
+        many: list[tuple[float, int, Rewrite, Suspect]] = []
+        for place, suspect in enumerate(suspects):
+            for rewrite in _of(suspect, self.numbers, self._globals(suspect.statement.file) or {}):
+                many.append((rewrite.rank + _later(place), len(many), rewrite, suspect))
+        for place, suspect in enumerate(suspects[:PAIRED]):
+            small = [entry[2] for entry in many if entry[3] is suspect and entry[2].kind in SMALL][:MOST_SMALL]
+            for one, other in combinations(small, 2):
+                if both := one.beside(other):
+                    many.append((PAIR_RANK + _later(place), len(many), both, suspect))
+        tried: set[str] = set()
+        for _, _, rewrite, suspect in sorted(many, key=lambda entry: entry[:2]):
+            if rewrite.described() and rewrite.compiled not in tried:
+                tried.add(rewrite.compiled)
+                yield rewrite, suspect
+
+    def _tried(self, rewrite: Rewrite, suspect: Suspect) -> float:
+        """How far the result is from the reference's; infinite if there is none."""
+        self.log.trying(rewrite.kind, rewrite.statement.line)
+        self.log.runs += 1
+        self._count += 1
+        self._left -= COST * self.search.whole.cost
+        result: Any = None
+        try:
+            with self._in_force(rewrite, suspect) as made, _quiet(), limited(self.seconds):
+                result = made.call() if made is not None else None
+        except (Exception, TooLong):  # a line that makes no sense
+            return float("inf")
+        return self.wanted.distance(result) if result is not None else float("inf")
+
+    @contextmanager
+    def _in_force(self, rewrite: Rewrite, suspect: Suspect) -> Iterator[_InForce | None]:
+        """The port with the line written so; made again where the line runs while it is made."""
+        search, statement = self.search, rewrite.statement
+        running = self._runs(statement.top, statement.file)  # as the file is read
+        with ExitStack() as stack:
+            stack.enter_context(rewrite.applied())
+            if statement.function is None and statement.owner is None:
+                names = self._globals(statement.file)
+                done = names is not None and stack.enter_context(
+                    module_statement(statement.node, statement.file, names)
+                )
+            else:
+                done = stack.enter_context(running.changed())
+            if not done:
+                yield None
+                return
+            if not suspect.built or search.live.build is None:
+                yield _InForce(search.live, lambda: search.live.run(search.own)) if not suspect.built else None
+                return
+            with _quiet(), limited(2 * self.seconds):
+                live = search.live.build()
+            live.rename(search.own)
+            yield _InForce(live, lambda: live.run(search.own))
+
+    def _runs(self, top: ast.stmt, file: str) -> Running:
+        if id(top) not in self._running:
+            self._running[id(top)] = Running(top, file)
+        return self._running[id(top)]
+
+    def _globals(self, file: str) -> dict[str, Any] | None:
+        for running in self._running.values():
+            if running.file == file and running.functions:
+                return running.functions[0][0].__globals__
+        source = self.files.read(file)
+        for statement in source.statements if source is not None else ():
+            if isinstance(statement.node, ast.FunctionDef) and statement.function is None and statement.owner is None:
+                running = self._runs(statement.top, file)
+                if running.functions:
+                    return running.functions[0][0].__globals__
+        return None
+
+    def _compared(self, rewrite: Rewrite, suspect: Suspect) -> Closing | None:
+        """The whole comparison with the line written so."""
+        self.log.say(f"the whole run with {rewrite.after}")
+        search, again = self.search, None
+        try:
+            with self._in_force(rewrite, suspect) as made, _quiet():
+                if made is not None:
+                    whole = WholeRun(
+                        made.live, search.own, search.foreign, True, search.whole.floor, search.whole.map, self.log
+                    )
+                    whole.without = search.whole.without
+                    again = whole.compared_again([])
+        except (Exception, TooLong):
+            return None
+        if again is None:
+            return None
+        over = again.verdict in OPEN and again.first is not None
+        return Closing(Edit(rewrite.kind, "", ()), again, again.first.order if over and again.first else NEVER)
+
+    def _cause(self, rewrite: Rewrite, closing: Closing, left: float) -> Cause:
+        node = self.comparison.first
+        assert node is not None
+        self.comparison.explained = closing.again
+        line, before, after = rewrite.statement.line, rewrite.before, rewrite.after
+        said = f"`{before}` at {line} in the candidate, where `{after}` belongs"
+        if not before:
+            said = f"`{after}` is missing at {line} in the candidate"
+        elif not after:
+            said = f"`{before}` at {line} in the candidate is too much"
+        why = f"{said}: with that line written so the whole run of the candidate agrees"
+        again = closing.again.node(str(node.key))
+        after_error = again.error if again is not None and again.error is not None else left
+        change = f"`{after}`, not `{before}`" if before and after else said
+        evidence = {
+            "accepted": True, "line": line, "before": before, "after": after, "rank": rewrite.rank,
+            "with it": closing.again.sentence(), "runs": self.search.runs + self.log.runs,
+        }  # fmt: skip
+        return Cause(
+            rewrite.kind, why, str(node.key), node.error if node.error is not None else float("inf"), after_error,
+            node.floor, f"in the port at {line}: {change}", evidence, Standing.PROVEN,
+        )  # fmt: skip
+
+
+def _of(suspect: Suspect, numbers: list[float], names: dict[str, Any]) -> Iterator[Rewrite]:
+    statement = suspect.statement
+    spots = spots_of(statement)
+    yield from number_rewrites(statement, spots, numbers)
+    yield from operator_rewrites(statement, spots)
+    yield from call_rewrites(statement, spots)
+    yield from missing_arguments(statement, spots, suspect.values, names)
+    yield from name_rewrites(statement, spots, suspect.values, suspect.source)
+    yield from statement_rewrites(statement)
+    yield from wrapped_rewrites(statement, spots, numbers[:MOST_FACTORS], _functions(suspect))
+
+
+def _later(place: int) -> float:
+    """Ranks by which the suspect at this place comes later than the first."""
+    return LATER * min(place, FIRST_PLACES) + MUCH_LATER * max(0, place - FIRST_PLACES)
+
+
+def _functions(suspect: Suspect) -> dict[str, ast.expr]:
+    """Functions by their names, as the file calls them anywhere."""
+    calls = [n for n in ast.walk(suspect.source.tree) if isinstance(n, ast.Call)]
+    named = {n.func.attr: n.func for n in calls if isinstance(n.func, ast.Attribute) and _is_module(n.func.value)}
+    if any(isinstance(n, ast.Name) and n.id == "torch" for n in ast.walk(suspect.source.tree)):
+        for name in ("exp", "log", "sqrt", "square", "sigmoid", "tanh", "round", "abs"):
+            named.setdefault(name, ast.Attribute(ast.Name("torch", ast.Load()), name, ast.Load()))
+    return named  # type: ignore[return-value]
+
+
+def _is_module(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id in ("torch", "F", "np", "math", "numpy")
+
+
+def _numbers(live: Live) -> list[float]:
+    """What the reference's code and settings hold, each once."""
+    found = [place.number for place in code_numbers(live)]
+    for module in live.parts.modules.values():
+        settings = getattr(module, "config", None)
+        held: dict[str, Any] = getattr(settings, "__dict__", {}) if not isinstance(settings, dict) else settings
+        found += [value for value in held.values() if isinstance(value, float) and value]
+    floats = [n for n in found if isinstance(n, float)]
+    return list(dict.fromkeys([*floats, *found]))[:MOST_NUMBERS]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    with warnings.catch_warnings(), torch.no_grad(), redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        yield
+
+
+@contextmanager
+def _kept(*searches: Any) -> Iterator[None]:
+    """Weights that a line wrote into are given back behind all of it."""
+    tensors = [t for search in searches for t in search.live.weights().values()]
+    if sum(t.numel() for t in tensors) > MOST_KEPT:
+        yield
+        return
+    held = [(t, t._version, t.clone()) for t in tensors if not t.is_inference()]
+    try:
+        yield
+    finally:
+        for tensor, version, content in held:
+            if tensor._version != version:
+                with torch.no_grad():
+                    tensor.copy_(content)

@@ -1,0 +1,200 @@
+"""Faults of the language itself (an index, a name, a statement): the port's own line, written otherwise, is the proof."""
+
+from __future__ import annotations
+
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from lockstep.cli.parity.proofs import proof
+from lockstep.cli.parity.runs import RunRecipe, load
+from lockstep.parity.causes.repairs.limits import TooLong, limited
+from lockstep.parity.causes.repairs.operators import operator_rewrites
+from lockstep.parity.causes.repairs.sources import Running, SourceFile
+from lockstep.parity.causes.repairs.spots import spots_of
+from lockstep.parity.comparison.results import Standing
+
+REFERENCE = """
+import numpy as np
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.outer = nn.Linear(12, 12), nn.Linear(12, 12)
+
+    def forward(self, x, sigma):
+        return self.outer(torch.tanh(self.inner(x)) + sigma)
+
+
+def levels(count):
+    return np.append(np.linspace(3.0, 0.4, count) ** 1.5, 0.0)
+
+
+class Sampler:
+    def __init__(self):
+        torch.manual_seed(0)
+        self.net = Net().eval()
+
+    @torch.no_grad()
+    def __call__(self):
+        sigmas = levels(5)
+        x = torch.randn(3, 12, generator=torch.Generator().manual_seed(1)) * float(sigmas[0])
+        text = torch.randn(3, 12, generator=torch.Generator().manual_seed(2))
+        for i in range(5):
+            plain = self.net(x, torch.tensor(float(sigmas[i])))
+            guided = self.net(x + text, torch.tensor(float(sigmas[i])))
+            mixed = plain + 3.0 * (guided - plain)
+            spread = mixed.std(dim=1, keepdim=True) / guided.std(dim=1, keepdim=True)
+            x = x + (mixed / spread) * float(sigmas[i + 1] - sigmas[i])
+        return x
+
+
+def build():
+    sampler = Sampler()
+    return sampler, sampler
+"""
+
+PORT = """
+import math
+
+import torch
+
+import reference
+
+COUNT = 5
+POWER = 1.5
+
+
+def schedule():
+    step = (3.0 - 0.4) / (COUNT - 1)
+    found = []
+    for i in range(COUNT):
+        found.append(math.pow(3.0 - i * step, POWER))
+    found.append(0.0)
+    return found
+
+
+def rescaled(mixed, guided):
+    return mixed / (mixed.std(dim=1, keepdim=True) / guided.std(dim=1, keepdim=True))
+
+
+class Port:
+    def __init__(self, weights):
+        self.net = reference.Net().eval()
+        self.net.load_state_dict(weights)
+
+    def mix(self, plain, guided):
+        self.pending.append(guided)
+        return plain + 3.0 * (self.pending.pop() - plain)
+
+    @torch.no_grad()
+    def run(self):
+        sigmas = schedule()
+        x = torch.randn(3, 12, generator=torch.Generator().manual_seed(1)) * sigmas[0]
+        text = torch.randn(3, 12, generator=torch.Generator().manual_seed(2))
+        self.pending = [text]
+        for now, after in zip(sigmas[:-1], sigmas[1:]):
+            plain = self.net(x, torch.tensor(now))
+            guided = self.net(x + text, torch.tensor(now))
+            x = x + rescaled(self.mix(plain, guided), guided) * (after - now)
+        return x
+
+
+def build():
+    port = Port(reference.build()[0].net.state_dict())
+    return port, port.run
+"""
+
+FAULTS = [
+    # what is written wrong, for what, and what has to be said
+    ("zip(sigmas[:-1], sigmas[1:])", "zip(sigmas[1:], sigmas[1:])", "zip(sigmas[:-1], sigmas[1:])"),
+    ("math.pow(3.0 - i * step, POWER)", "math.pow(3.0 - i * step, POWER - 1)", "3.0 - i * step"),
+    ("/ (COUNT - 1)", "/ COUNT", "COUNT - 1"),
+    (
+        "(mixed.std(dim=1, keepdim=True) / guided.std(dim=1, keepdim=True))", "(mixed.std() / guided.std())",
+        "mixed.std(dim=",
+    ),
+    ("self.pending.pop() - plain", "self.pending.pop(0) - plain", "self.pending.pop("),
+    ("POWER = 1.5", "POWER = 2.5", "POWER = 1.5"),
+]  # fmt: skip
+
+
+@pytest.fixture
+def proven(tmp_path, monkeypatch):
+    """The comparison of a port of this text with the reference."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in ("reference", "parity_target_reference", "parity_target_port"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    (tmp_path / "reference.py").write_text(textwrap.dedent(REFERENCE))
+
+    def prove(port):
+        (tmp_path / "port.py").write_text(textwrap.dedent(port))
+        sides = [load(RunRecipe(model=f"{name}.py:build")) for name in ("reference", "port")]
+        return proof(*sides, tmp_path, "fp64,ulp,ulp"), sides[1]
+
+    yield prove
+    sys.modules.pop("reference", None)
+
+
+def test_the_right_port_passes(proven):
+    assert proven(PORT)[0].verdict == "PASS"
+
+
+@pytest.mark.parametrize(("right", "wrong", "words"), FAULTS, ids=[words for *_, words in FAULTS])
+def test_the_line_is_told_or_what_it_does(proven, right, wrong, words):
+    assert PORT.count(right) == 1
+    port = PORT.replace(right, wrong)
+    result, side = proven(port)
+    assert result.verdict == "BUG"
+    first = result.causes[0]
+    assert first.standing is Standing.PROVEN, first.why
+    line = next(i for i, text in enumerate(port.splitlines(), 1) if wrong in text)
+    if "after" in first.evidence:
+        assert f"port.py:{line}" in first.fix, first.fix
+        assert words in first.evidence["after"], first.why
+        assert result.explained.verdict in ("PASS", "NOISE")
+    before = side.call()
+    assert torch.equal(side.call(), before)  # every line is as it was
+
+
+def _statement(tmp_path, text, line):
+    file = tmp_path / "written.py"
+    file.write_text(text)
+    source = SourceFile.read(str(file))
+    names = {}
+    exec(compile(text, str(file), "exec"), names)
+    return source.at(line), str(file), names
+
+
+def test_a_function_runs_another_code_and_then_its_own(tmp_path):
+    text = "def outer(a):\n    def inner(b):\n        return b - a\n    return inner\n"
+    statement, file, names = _statement(tmp_path, text, 3)
+    inner = names["outer"](2)  # is there already
+    running = Running(statement.top, file)
+    swapped = next(r for r in operator_rewrites(statement, spots_of(statement)) if r.kind == "operand_order")
+    assert swapped.described()
+    assert (swapped.before, swapped.after) == ("return b - a", "return a - b")
+    with swapped.applied(), running.changed() as changed:
+        assert changed
+        assert (inner(7), names["outer"](3)(7)) == (-5, -4)
+    assert (inner(7), names["outer"](3)(7)) == (5, 4)
+    assert statement.text() == "return b - a"
+
+
+def test_a_run_without_end_is_ended():
+    with pytest.raises(TooLong), limited(0.05):
+        while True:
+            pass
+
+
+def test_what_a_library_is_made_of_is_left_alone(proven):
+    """No line of the reference's file is told, though the port runs lines of it."""
+    port = PORT.replace("self.net(x + text, torch.tensor(now))", "self.net(x - text, torch.tensor(now))")
+    result, _ = proven(port)
+    assert all("reference.py" not in cause.fix for cause in result.causes)
