@@ -139,7 +139,7 @@ def test_a_variable_that_keeps_the_wrong_value(tmp_path, fault, wrong):
     [
         (KeepsTheSample, ("is `x`", "not `clean`")),
         (KeepsTheSampleByHelpers, ("is `x`", "not `clean`")),
-        (KeepsItTooEarly, ("not `clean`",)),
+        (KeepsItTooEarly, ("`self.before = None if self.before is None else clean`", "is too much")),
     ],
 )
 def test_a_scheduler_that_keeps_the_wrong_value(tmp_path, scheduler, words):

@@ -128,7 +128,7 @@ def test_a_table_that_was_rounded_otherwise_is_right(tmp_path):
         (UnbiasedVariance, "norm_variance", "over n - 1 instead of over n"),
         (SameWeights, "tied_weight", "weights of `model.blocks.1` are used in the place of those of `model.blocks.0`"),
         (FirstPlace, "extra_step", "`model.places[:, :1]` instead of `model.places`"),
-        (DealtHeads, "other_computation", "dealt into 2 along axis 1"),
+        (DealtHeads, "axes_swapped", "-1, -1, -1).transpose(1, 2).flatten(1, 2)` belongs"),
     ],
 )
 def test_what_was_rounded_before_it_hides_no_cause(tmp_path, kind, name, words):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..comparison.results import SearchLog
+from ..comparison.results import Comparison, SearchLog
 from ..recording.patching import watch_attribute
 from ..recording.values import map_tensors
 from ..trace.names import Key
@@ -31,6 +31,7 @@ class RecordedCalls:
     held: list[Edit]
     log: SearchLog
     runs: int
+    turned: bool  # of the candidate
 
     def _callable(self, path: str) -> Any:
         """The live module of a path, or the method of one (`vae.decode`)."""
@@ -144,6 +145,19 @@ class RecordedCalls:
             return False
         inside = [e for e in self.foreign.entries if e.key.path.startswith((f"{path}.", f"{path}/"))]
         return not inside
+
+    def is_given_right(self, key: Key, comparison: Comparison) -> bool:
+        """True for a value inside of a model that is given the same on both sides: nothing outside of it can be the
+        cause."""
+        root = key.path.partition("/")[0].partition(".")[0]
+        if root not in self.live.parts.modules or key.path == root:
+            return False
+        now = (key.step, self._outer_call(root, key))
+        given = [
+            e for e in self.own.entries if e.key.path == root and e.key.is_input and (e.key.step, e.key.call) == now
+        ]
+        nodes = {(n.other if self.turned else n.key): n for n in comparison.nodes}
+        return bool(given) and all(e.key in nodes and not nodes[e.key].bad for e in given)
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:

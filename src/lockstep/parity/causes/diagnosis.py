@@ -19,7 +19,6 @@ from .judgement import is_closed
 from .live import Live, live_side
 from .observed.difference import UNNAMED, observed_difference
 from .partner_weights import weights_by_partner
-from .probe import SPECIFIC
 from .recorded import recorded_causes
 from .repairs import repaired_line
 from .repeatability import unrepeatable
@@ -43,7 +42,6 @@ DESCRIBING = (
 REARRANGED = ("half_swap", "reversed", "axes_swapped", "interleave", "channel_order", "value_range")
 IN_THE_PORT = "in the port:"
 PROVEN = 2
-DOUBTFUL = 3  # part of the evaluations for a line, where something stands that says little
 FIRST_SIDE = 0.6  # of the evaluations, so that something is left for the other side
 
 
@@ -92,48 +90,87 @@ def diagnose(
             searches.append(CauseSearch(live, own, foreign, turned, weights, floor, map, late, log, across))
     if len(searches) > 1:
         searches[0].across, searches[1].across = searches[1], searches[0]
+    repaired = _Repaired(comparison, searches, evaluations)
+    for search in searches:
+        search.by_line = repaired.is_known
     if comparison.first is not None and comparison.first.key.slot == "rng" and recorded:
         comparison.causes = _of_draws(recorded, comparison, searches)
-        return recorded  # what was drawn is not made of anything that could be changed
+    else:
+        comparison.causes = _causes(comparison, searches, recorded, limit, rounding, log)
+    try:
+        with ending_orderly():
+            if not log.interrupted:
+                repaired.tell()
+    except KeyboardInterrupt:
+        log.interrupted = True
+    return comparison.causes
+
+
+def _causes(
+    comparison: Comparison,
+    searches: list[CauseSearch],
+    recorded: list[Cause],
+    limit: int,
+    rounding: bool,
+    log: SearchLog,
+) -> list[Cause]:
+    """What the recorded values say that is proven by a run, else what is found on the live sides."""
     causes: list[Cause] = []
     try:
         with ending_orderly():
             known = _told_by_values(recorded, comparison, searches)
             if known is not None:
-                comparison.causes = [known]
-                return comparison.causes
+                return [known]
             causes = _searched(comparison, searches, limit, rounding, log)
     except KeyboardInterrupt:
         log.interrupted = True
         causes = max((search.found for search in searches), key=_standing, default=[])
     if searches and _standing(causes) < PROVEN and not log.interrupted:
         _proven_by_runs(recorded, comparison, searches)
-    comparison.causes = together(comparison, causes, recorded)
-    if not log.interrupted:
-        _by_another_line(comparison, searches, evaluations)
-    return comparison.causes
+    return together(comparison, causes, recorded)
 
 
-def _by_another_line(comparison: Comparison, searches: list[CauseSearch], evaluations: int) -> None:
-    """Where nothing stands, or nothing that says much, the line of the candidate with which, written otherwise, the
-    whole run agrees."""
-    first = next(iter(comparison.causes), None)
-    stands = first is not None and first.standing is Standing.PROVEN
-    if first is not None and stands and not _says_little(first):
-        return
-    lines = {search.seen.edit.line for search in searches if search.seen is not None and search.seen.edit.line}
-    lines |= {str(cause.evidence["line"]) for cause in comparison.causes if cause.evidence.get("line")}
-    for search in searches:
-        with ending_orderly():
-            found = repaired_line(search, comparison, evaluations // (DOUBTFUL if stands else 1), lines)
-        if found is not None:
-            comparison.causes = [found]
+class _Repaired:
+    """The line of the candidate with which, written otherwise, the whole run agrees; looked for once, when it is
+    asked for first."""
+
+    def __init__(self, comparison: Comparison, searches: list[CauseSearch], evaluations: int) -> None:
+        self._comparison, self._searches, self._evaluations = comparison, searches, evaluations
+        self._asked = False
+        self._found: Cause | None = None
+        self._explained: Comparison | None = None
+
+    def is_known(self) -> bool:
+        return self.cause() is not None
+
+    def cause(self) -> Cause | None:
+        if not self._asked:
+            self._asked, before = True, self._comparison.explained
+            seen = [search.seen.edit.line for search in self._searches if search.seen is not None]
+            told = [str(cause.evidence.get("line", "")) for cause in self._comparison.causes]
+            for search in self._searches:
+                lines = {line for line in (*seen, *told) if line}
+                self._found = self._found or repaired_line(search, self._comparison, self._evaluations, lines)
+            self._explained, self._comparison.explained = self._comparison.explained, before
+        return self._found
+
+    def tell(self) -> None:
+        """It is the cause where nothing stands to the end or two expressions are all that is known, else what to
+        change."""
+        causes = self._comparison.causes
+        stands = bool(causes) and all(cause.standing is Standing.PROVEN for cause in causes)
+        if stands and causes[0].name != UNNAMED and _tells_a_line(causes[0]):
+            return
+        found = self.cause()
+        if found is not None and stands and causes[0].name != UNNAMED:
+            causes[0].fix, causes[0].evidence["line"] = found.fix, found.evidence["line"]
+        elif found is not None:
+            self._comparison.causes, self._comparison.explained = [found], self._explained
 
 
-def _says_little(cause: Cause) -> bool:
-    """True for two expressions of which a person has to find out what is different, and for what describes many
-    faults."""
-    return cause.name in (UNNAMED, *GENERIC) or int(cause.evidence.get("rank", 0)) >= SPECIFIC
+def _tells_a_line(cause: Cause) -> bool:
+    """True also for what the recorded values say by themselves: no line has to be looked for."""
+    return bool(cause.evidence.get("line")) or "in the port at " in cause.fix or "rank" not in cause.evidence
 
 
 def _told_by_values(recorded: list[Cause], comparison: Comparison, searches: list[CauseSearch]) -> Cause | None:

@@ -191,6 +191,10 @@ class Edit:
         return frozenset(found)
 
 
+class Wide(list[Edit]):
+    """Hypotheses about every operation of a large part at once: dear, and one that is down at the floor says enough."""
+
+
 class EditFrames:
     """Which module is running: paths in force, innermost last, with counters of their operations."""
 

@@ -15,7 +15,7 @@ from ..comparison.results import Cause, Comparison, NodeResult, SearchLog, Verdi
 from ..trace.names import Key
 from ..trace.reader import Trace
 from .calls import RecordedCalls
-from .edits import Edit, Site, site_of
+from .edits import Edit, Site, Wide, site_of
 from .facts import differing, from_facts, unexplained_edits
 from .failures import noted
 from .goals import Goal, goal_of
@@ -37,7 +37,14 @@ from .hypotheses.orders import order_edits, resized_edits
 from .hypotheses.own_code import own_number_edits
 from .hypotheses.weights import parameter_edits, swapped_weights
 from .judgement import (
-    Judgement, are_handed_over, chosen_of, is_closed, is_closed_by, judge, judge_observed, without_harmless,
+    Judgement,
+    are_handed_over,
+    chosen_of,
+    is_closed,
+    is_closed_by,
+    judge,
+    judge_observed,
+    without_harmless,
 )  # fmt: skip
 from .live import Live
 from .numbers import SideNumbers, numbers_of
@@ -60,10 +67,6 @@ MOST_REPEATS = 24  # places of one cause that are put right one behind the other
 FITTED = 6  # quantities that are fitted, the most promising first
 
 
-class Wide(list[Edit]):
-    """Hypotheses about every operation of a large part at once: dear, and one that is down at the floor says enough."""
-
-
 class CauseSearch(RecordedCalls):
     """Causes of one comparison, tried on one live side."""
 
@@ -83,6 +86,9 @@ class CauseSearch(RecordedCalls):
         self.across: CauseSearch | None = None  # the search on the other side, if that can be run
         self.seen: Observed | None = None  # what the two sides were last seen to do differently
         self.repeats = 0  # places where a cause was met again
+        self.by_line: Callable[[], bool] | None = (
+            None  # whether a line of the candidate is known with which all is right
+        )
         self.brief = False  # what is the matter was seen: only hypotheses that say more than that are tried
 
     def all_causes(self, comparison: Comparison, limit: int, begun: Judgement | None = None) -> list[Cause]:
@@ -168,7 +174,8 @@ class CauseSearch(RecordedCalls):
         self.brief = observed is not None and observed.stands
         if observed is not None and observed.stands and seen is not None and self._is_known(seen.edit.line):
             return observed
-        self._until = self.log.spent + AFTER_SEEN if self.brief else math.inf
+        known = self.brief or (not self.held and self.by_line is not None and self.by_line())
+        self._until = self.log.spent + AFTER_SEEN if known else math.inf
         chosen = chosen_of(judge(self, self._interruptible(current, node), current), observed, seen)
         if seen is not None and seen.place is not None and chosen is observed and chosen.stands and not self.held:
             current.place = seen.place
@@ -313,19 +320,6 @@ class CauseSearch(RecordedCalls):
                 call = (own.path, self.call_number(own.path, own))
                 right[call] = right.get(call, True) and not node.bad
         return frozenset(call for call, so in right.items() if so)
-
-    def is_given_right(self, key: Key, comparison: Comparison) -> bool:
-        """True for a value inside of a model that is given the same on both sides: nothing outside of it can be the
-        cause."""
-        root = key.path.partition("/")[0].partition(".")[0]
-        if root not in self.live.parts.modules or key.path == root:
-            return False
-        now = (key.step, self._outer_call(root, key))
-        given = [
-            e for e in self.own.entries if e.key.path == root and e.key.is_input and (e.key.step, e.key.call) == now
-        ]
-        nodes = {(n.other if self.turned else n.key): n for n in comparison.nodes}
-        return bool(given) and all(e.key in nodes and not nodes[e.key].bad for e in given)
 
     def _maker_probes(
         self, key: Key, site: Site | None, goal: Goal, comparison: Comparison, reference: Trace

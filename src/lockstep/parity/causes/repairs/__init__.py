@@ -7,7 +7,7 @@ sources.py    the files of the port, their syntax trees, and functions that run 
 executed.py   which lines run, what they make, and whether the reference has it
 suspects.py   the lines in the order in which they are looked at
 spots.py      a place in a syntax tree and what may stand there instead
-numbers.py, operators.py, names.py, calls.py, statements.py   what porters write for each other
+numbers.py, operators.py, names.py, calls.py, forms.py, statements.py   what porters write for each other
 results.py    what a run gives, beside the reference's
 search.py     all of it for one comparison
 """

@@ -156,22 +156,28 @@ def wrapped_rewrites(
             continue
         if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load) or _is_called(spot):
             continue
+        rank = 3 if isinstance(spot.above[-1], ast.stmt) else 4  # around all of it, or around a part
+        for other in _wrapped(node, functions):
+            yield Rewrite("left_out", rank, statement, [spot.put(other)])
         yield Rewrite("sign", 3, statement, [spot.put(ast.UnaryOp(ast.USub(), node))])
-        one = ast.Constant(1)
-        yield Rewrite("left_out", 3, statement, [spot.put(ast.BinOp(one, ast.Sub(), node))])
-        yield Rewrite("left_out", 3, statement, [spot.put(ast.BinOp(one, ast.Add(), node))])
-        for power in (2, 0.5):
-            yield Rewrite("left_out", 3, statement, [spot.put(ast.BinOp(node, ast.Pow(), ast.Constant(power)))])
-        for factor in (2, 0.5, *numbers):
-            for op in (ast.Mult(), ast.Div()):
-                if factor != 0.5 or isinstance(op, ast.Mult):
-                    changed = ast.BinOp(node, op, ast.Constant(factor))
-                    yield Rewrite("left_out", 3, statement, [spot.put(changed)], number=factor)
         reverse = ast.Slice(None, None, ast.UnaryOp(ast.USub(), ast.Constant(1)))
-        yield Rewrite("reversed", 3, statement, [spot.put(ast.Subscript(node, reverse, ast.Load()))])
-        for name, function in functions.items():
-            if name in _UNARY:
-                yield Rewrite("left_out", 3, statement, [spot.put(ast.Call(function, [node], []))])
+        yield Rewrite("reversed", rank, statement, [spot.put(ast.Subscript(node, reverse, ast.Load()))])
+        for factor in (2, *numbers):
+            for op in (ast.Mult(), ast.Div()):
+                changed = ast.BinOp(node, op, ast.Constant(factor))
+                yield Rewrite("left_out", rank, statement, [spot.put(changed)], number=factor)
+
+
+def _wrapped(node: ast.expr, functions: dict[str, ast.expr]) -> Iterator[ast.expr]:
+    one = ast.Constant(1)
+    yield ast.BinOp(one, ast.Sub(), node)
+    yield ast.BinOp(one, ast.Add(), node)
+    yield ast.BinOp(one, ast.Div(), node)
+    for power in (2, 0.5):
+        yield ast.BinOp(node, ast.Pow(), ast.Constant(power))
+    for name, function in functions.items():
+        if name in _UNARY:
+            yield ast.Call(function, [node], [])
 
 
 def _is_called(spot: Spot) -> bool:

@@ -107,7 +107,7 @@ class RunLine:
     times: int = 0
     known: int = 0  # values that the reference has
     rearranged: int = 0  # those of them that it has in another order
-    strange: int = 0  # and those that it has not
+    behind: int = 0  # times that it was given something that the reference has not
     suspect: int | None = None  # the event at which it made something strange of what was not
     values: dict[str, Any] = field(default_factory=dict)  # visible names when it was run first
     code: str = ""  # the function
@@ -187,12 +187,13 @@ class _FrameState:
                 known = _known(self.watch.known, value)
                 made += [known] if known is not None else []
                 self.strange[name] = known is Having.STRANGE
+        if any(before.get(name) for name in self.watch._reads(line.file, line.number)):
+            line.behind += 1  # what it makes of something wrong says nothing of it
+            return
         strange = made.count(Having.STRANGE)
         line.known += len(made) - strange
         line.rearranged += made.count(Having.REARRANGED)
-        line.strange += strange
-        read = self.watch._reads(line.file, line.number)
-        if strange and line.suspect is None and not any(before.get(name) for name in read):
+        if strange and line.suspect is None:
             line.suspect = self.watch._events
 
 

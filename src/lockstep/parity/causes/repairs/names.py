@@ -167,7 +167,8 @@ def _terms(statement: Statement, spots: list[Spot], values: dict[str, Any]) -> I
             other = ast.Name(name, ast.Load())
             for op in (ast.Add(), ast.Mult(), ast.Sub(), ast.Div()):
                 changed = ast.BinOp(spot.node, op, other)
-                yield Rewrite("left_out", 3, statement, [spot.put(changed)])
+                rank = 3 if spot.node is value else 4
+                yield Rewrite("left_out", rank, statement, [spot.put(changed)])
 
 
 def _is_operand(spot: Spot) -> bool:

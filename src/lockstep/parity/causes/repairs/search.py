@@ -21,7 +21,8 @@ from ..hypotheses.own_code import code_numbers
 from ..live import Live
 from ..whole_run import NEVER, OPEN, Closing, WholeRun
 from .calls import call_rewrites, missing_arguments, wrapped_rewrites
-from .executed import KnownValues
+from .executed import KnownValues, LineWatch, RunLine
+from .forms import form_rewrites
 from .limits import TooLong, limited
 from .names import name_rewrites
 from .numbers import number_rewrites
@@ -32,9 +33,10 @@ from .spots import Rewrite, spots_of
 from .statements import statement_rewrites
 from .suspects import Files, Suspect, lines_of, reference_values, suspects_of
 
-PAIRED, MOST_SMALL, PAIR_RANK = 6, 20, 4.0  # two small things of one line, behind everything else
+PAIRED, MOST_SMALL, PAIR_RANK = 8, 16, 3.5  # two small things of one line, behind everything else
 SMALL = ("index_offset", "axes_swapped", "argument_order", "order_exchanged", "operand_order")
 MOST_TRIED = 4000
+MOST_GONE = 3  # lines that a cause may keep from being run
 COST = 0.1  # of the evaluations that a whole run counts
 MOST_SUSPECTS = 60
 LATER, FIRST_PLACES, MUCH_LATER = 0.34, 6, 0.06  # ranks that a suspect comes behind the one before it
@@ -75,6 +77,7 @@ class _Repair:
         self.before = float("inf")
         self.seconds = LEAST_SECONDS
         self._running: dict[int, Running] = {}
+        self.called: dict[tuple[str, int], RunLine] = {}  # lines that run when the port is called
         self._left, self._count = float(evaluations), 0
         self.numbers = _numbers(search.across.live)
 
@@ -98,6 +101,8 @@ class _Repair:
                 if left > max(CLOSE, NEAR * min(self.before, 1.0)) or compared >= COMPARED:
                     continue
                 compared += 1
+                if not self._still_runs(rewrite, suspect):
+                    continue
                 closing = self._compared(rewrite, suspect)
                 if closing is not None and closing.closes:
                     return self._cause(rewrite, closing, left)
@@ -112,6 +117,7 @@ class _Repair:
         with _quiet():
             right = lines_of(search.across.live, search.across.own, KnownValues(), self.files)
             mine = lines_of(live, search.own, known, self.files)
+        self.called = {key: line for key, line in mine.items() if not line.built}
         return suspects_of(mine, set(right), self.files, self.seen)[:MOST_SUSPECTS]
 
     def _rewrites(self, suspects: list[Suspect]) -> Iterator[tuple[Rewrite, Suspect]]:
@@ -187,6 +193,19 @@ class _Repair:
                     return running.functions[0][0].__globals__
         return None
 
+    def _still_runs(self, rewrite: Rewrite, suspect: Suspect) -> bool:
+        """False if much of the port's code is not run any more: without it the reference's may be, which proves
+        nothing of the line."""
+        watch = LineWatch(KnownValues(), self.files.reads)
+        try:
+            with self._in_force(rewrite, suspect) as made, _quiet(), watch.watching():
+                if made is not None:
+                    made.call()
+        except (Exception, TooLong):
+            return False
+        gone = [line for key, line in self.called.items() if key not in watch.lines]
+        return len(gone) <= MOST_GONE
+
     def _compared(self, rewrite: Rewrite, suspect: Suspect) -> Closing | None:
         """The whole comparison with the line written so."""
         self.log.say(f"the whole run with {rewrite.after}")
@@ -238,6 +257,7 @@ def _of(suspect: Suspect, numbers: list[float], names: dict[str, Any]) -> Iterat
     yield from call_rewrites(statement, spots)
     yield from missing_arguments(statement, spots, suspect.values, names)
     yield from name_rewrites(statement, spots, suspect.values, suspect.source)
+    yield from form_rewrites(statement, spots, suspect.values, suspect.source)
     yield from statement_rewrites(statement)
     yield from wrapped_rewrites(statement, spots, numbers[:MOST_FACTORS], _functions(suspect))
 

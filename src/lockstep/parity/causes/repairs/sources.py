@@ -116,11 +116,13 @@ class Running:
         number = {_written(code): i for i, code in enumerate(codes)}
         self.functions = [(f, number[_written(f.__code__)]) for f in held if _written(f.__code__) in number]
         self._shape = [_shape(code) for code in codes]
+        nodes = [n for n in ast.walk(top) if isinstance(n, ast.FunctionDef | ast.AsyncFunctionDef)]
+        self._defined = {min([n.lineno, *(d.lineno for d in n.decorator_list)]): n for n in nodes}
 
     @contextmanager
     def changed(self) -> Iterator[bool]:
         """The functions as the tree is now; False where they cannot take its code."""
-        before = [(function, function.__code__) for function, _ in self.functions]
+        before = [(f, f.__code__, f.__defaults__, f.__kwdefaults__) for f, _ in self.functions]
         try:
             codes = codes_of(self.top, self.file, self.flags)
         except (SyntaxError, ValueError, TypeError):
@@ -135,15 +137,31 @@ class Running:
                     yield False
                     return
                 function.__code__ = codes[number]
+                _set_defaults(function, self._defined.get(function.__code__.co_firstlineno))
             yield True
         finally:
-            for function, code in before:
-                function.__code__ = code
+            for function, code, defaults, named in before:
+                function.__code__, function.__defaults__, function.__kwdefaults__ = code, defaults, named
 
 
 def _written(code: types.CodeType) -> tuple[Any, ...]:
     """What is the same for code that was compiled from the same place."""
     return code.co_qualname, code.co_firstlineno, code.co_varnames, code.co_freevars, code.co_names
+
+
+def _set_defaults(function: types.FunctionType, node: ast.FunctionDef | ast.AsyncFunctionDef | None) -> None:
+    """Those that stand there as plain values; others were made when the function was, and stay."""
+    if node is None or len(node.args.defaults) != len(function.__defaults__ or ()):
+        return
+    with suppress(ValueError):
+        values = [ast.literal_eval(default) for default in node.args.defaults]
+        if all(isinstance(value, bool | int | float | str | tuple | None) for value in values):
+            function.__defaults__ = tuple(values) or None
+    given = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
+    for name, default in given:
+        if default is not None and function.__kwdefaults__ is not None:
+            with suppress(ValueError):
+                function.__kwdefaults__ = {**function.__kwdefaults__, name.arg: ast.literal_eval(default)}
 
 
 def _shape(code: types.CodeType) -> tuple[str, tuple[str, ...]]:

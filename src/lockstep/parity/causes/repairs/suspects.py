@@ -16,7 +16,7 @@ from .executed import KnownValues, LineWatch, RunLine
 from .sources import SourceFile, Statement
 
 # Orders from which on nothing is known of a line, it has the reference's numbers in another order, and so on.
-UNKNOWN, REARRANGED, STRANGE, INNOCENT = 1e6, 2e6, 3e6, 4e6
+UNKNOWN, REARRANGED, BEHIND, INNOCENT = 1e6, 2e6, 3e6, 4e6
 
 
 @dataclass(eq=False)
@@ -99,12 +99,13 @@ def suspects_of(
     those before it in its function of which nothing is known; then the others. What the reference runs as well is
     `right`."""
     found: dict[int, tuple[Suspect, RunLine]] = {}
-    seen = set(seen)
+    seen, called = set(seen), set[int]()
     for key, line in lines.items():
         source = files.read(line.file) if key not in right else None
         statement = source.at(line.number) if source is not None else None
         if statement is None or source is None or isinstance(statement.node, ast.ClassDef | ast.FunctionDef):
             continue
+        called |= {id(statement.function)} if statement.function is not None else set()
         order = _order(line, statement.line in seen)
         held, first = found.get(id(statement.node), (None, line))
         if held is None or order < held.order:
@@ -112,7 +113,8 @@ def suspects_of(
             suspect = Suspect(statement, source, order, values, line.built)
             found[id(statement.node)] = suspect, first
     ordered = sorted(found.values(), key=lambda entry: entry[0].order)
-    return [*_with_feeders(ordered), *_of_modules(suspect for suspect, _ in ordered)]
+    suspects = list(_with_feeders(ordered))
+    return [*suspects, *_of_modules(suspects), *_of_functions(suspects, called)]
 
 
 def _with_feeders(ordered: list[tuple[Suspect, RunLine]]) -> Iterator[Suspect]:
@@ -122,7 +124,7 @@ def _with_feeders(ordered: list[tuple[Suspect, RunLine]]) -> Iterator[Suspect]:
         before = [
             (other, run)
             for other, run in ordered
-            if UNKNOWN <= other.order < STRANGE and run.code == line.code and run.number < line.number
+            if UNKNOWN <= other.order < BEHIND and run.code == line.code and run.number < line.number
         ]
         feeders = sorted(before, key=lambda entry: -entry[1].number) if suspect.order < UNKNOWN else []
         for one in [suspect, *(other for other, _ in feeders)]:
@@ -137,16 +139,15 @@ def _order(line: RunLine, is_seen: bool) -> float:
         return -1
     if line.suspect is not None:
         return line.suspect
-    if line.strange:
-        return STRANGE + line.first
     if line.rearranged:
         return REARRANGED + line.first
-    return (INNOCENT if line.known else UNKNOWN) + line.first
+    if line.known:
+        return INNOCENT + line.first
+    return (BEHIND if line.behind else UNKNOWN) + line.first
 
 
-def _of_modules(suspects: Iterable[Suspect]) -> Iterator[Suspect]:
+def _of_modules(suspects: list[Suspect]) -> Iterator[Suspect]:
     """Constants of a file that the suspects' functions read."""
-    suspects = list(suspects)
     for source in {id(s.source): s.source for s in suspects}.values():
         read = {name for s in suspects if s.source is source for name in names_read(s.statement.node)}
         for statement in source.statements:
@@ -155,3 +156,16 @@ def _of_modules(suspects: Iterable[Suspect]) -> Iterator[Suspect]:
                 continue
             if any(isinstance(t, ast.Name) and t.id in read for t in node.targets):
                 yield Suspect(statement, source, UNKNOWN, built=True)
+
+
+def _of_functions(suspects: list[Suspect], called: set[int]) -> Iterator[Suspect]:
+    """Defaults of the functions that run."""
+    for source in {id(s.source): s.source for s in suspects}.values():
+        for statement in source.statements:
+            node = statement.node
+            if (
+                isinstance(node, ast.FunctionDef)
+                and id(node) in called
+                and (node.args.defaults or node.args.kw_defaults)
+            ):
+                yield Suspect(statement, source, UNKNOWN)
