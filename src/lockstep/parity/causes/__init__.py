@@ -13,6 +13,7 @@ hypotheses/        what other implementations do differently
 rounding.py        causes of what lies inside the floor
 recorded.py, value_tests.py   what the recorded values prove by themselves
 observed/          what both live sides compute, step by step, side by side
+repairs/           the port's own lines written otherwise, until the whole run agrees
 """
 
 from .diagnosis import diagnose

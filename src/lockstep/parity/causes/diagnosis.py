@@ -163,7 +163,8 @@ class _Repaired:
             return
         found = self.cause()
         if found is not None and stands and causes[0].name != UNNAMED:
-            causes[0].fix, causes[0].evidence["line"] = found.fix, found.evidence["line"]
+            causes[0].fix = found.fix
+            causes[0].evidence |= {name: found.evidence[name] for name in ("line", "before", "after")}
         elif found is not None:
             self._comparison.causes, self._comparison.explained = [found], self._explained
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..comparison.results import Standing
 from . import svg
-from .parts import First, Report, build, cause_heading, number
+from .parts import First, Report, build, cause_heading, explained_heading, number, patch_of
 from .pictures import FramePair, PicturePair, data_uri
 
 LISTED = 400
@@ -109,6 +109,11 @@ def _causes(report: Report) -> str:
     for place, cause in enumerate(report.causes[:6]):
         what = "Next" if cause.standing is Standing.UNKNOWN else "To repair"
         fix = f'<p class="fix">{what}: {_marked(cause.fix)}</p>' if cause.fix else ""
+        patch = "".join(
+            f'<span class="{"was" if line.startswith("-") else "is"}">{escape(line)}</span>\n'
+            for line in patch_of(cause)
+        )
+        fix += f'<pre class="patch">{patch}</pre>' if patch else ""
         made.append(
             f'<article class="cause{" main" if not place else ""}"><h3>{cause_heading(report, place)}: '
             f"{escape(cause.name)}</h3><p>{_marked(cause.why)}</p>{fix}"
@@ -116,7 +121,7 @@ def _causes(report: Report) -> str:
             f"{code(cause.evidence.get('measured_at', cause.at))}</p></article>"
         )
     if report.explained:
-        made.append(f"<p><b>With all of it imitated:</b> {_marked(report.explained)}</p>")
+        made.append(f"<p><b>{explained_heading(report)}:</b> {_marked(report.explained)}</p>")
     return _section(
         "Why", "".join(made), "Proven by recomputation: one thing is changed, and the error that remains is measured."
     )

@@ -168,6 +168,17 @@ def cause_heading(report: Report, place: int) -> str:
     return "Cause" if place == 0 else "Behind it"
 
 
+def patch_of(cause: Cause) -> list[str]:
+    """The port's line as it is and as it has to be, where that was tried."""
+    before, after = (cause.evidence.get(name) for name in ("before", "after"))
+    return [f"{sign} {text}" for sign, text in (("-", before), ("+", after)) if text]
+
+
+def explained_heading(report: Report) -> str:
+    """What was changed for the comparison that was made again."""
+    return "With that line written so" if report.causes and patch_of(report.causes[0]) else "With all of it imitated"
+
+
 def _settings(comparison: Comparison) -> list[dict[str, Any]]:
     """Settings of the first bad module before all others."""
     site = comparison.first.site if comparison.first is not None else ""

@@ -10,8 +10,8 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from ..comparison.results import Standing
-from .parts import Report, cause_heading, number
+from ..comparison.results import Cause, Standing
+from .parts import Report, cause_heading, explained_heading, number, patch_of
 
 COLOURS = {
     "PASS": "green",
@@ -60,13 +60,17 @@ def _causes(report: Report) -> list[Any]:
         if cause.standing is not Standing.UNKNOWN:
             proof = f"residual {number(cause.residual_before)} → {number(cause.residual_after)}{floor}"
             made.append(Text(f"  {proof} at {cause.evidence.get('measured_at', cause.at)}", "dim"))
-        if cause.fix:
-            made.append(
-                Text(f"  to repair: {cause.fix}" if cause.name != "unknown" else f"  next: {cause.fix}", "green")
-            )
+        made += _repair(cause)
     if report.explained:
-        made.append(Text.assemble(("With all of it imitated: ", "bold"), report.explained))
+        made.append(Text.assemble((f"{explained_heading(report)}: ", "bold"), report.explained))
     return made
+
+
+def _repair(cause: Cause) -> list[Text]:
+    """What to change; the line itself where it is known."""
+    patch = [Text(f"    {line}", "red" if line.startswith("-") else "green") for line in patch_of(cause)]
+    words = cause.fix.partition(": `")[0] if patch else cause.fix
+    return [Text(f"  {'next' if cause.name == 'unknown' else 'to repair'}: {words}", "green"), *patch] if words else []
 
 
 def _not_tried(report: Report) -> list[Text]:

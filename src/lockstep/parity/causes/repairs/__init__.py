@@ -8,6 +8,7 @@ executed.py   which lines run, what they make, and whether the reference has it
 suspects.py   the lines in the order in which they are looked at
 spots.py      a place in a syntax tree and what may stand there instead
 numbers.py, operators.py, names.py, calls.py, forms.py, statements.py   what porters write for each other
+rewrites.py   all of these for one statement
 results.py    what a run gives, beside the reference's
 search.py     all of it for one comparison
 """

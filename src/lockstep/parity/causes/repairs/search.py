@@ -20,17 +20,12 @@ from ..failures import noted
 from ..hypotheses.own_code import code_numbers
 from ..live import Live
 from ..whole_run import NEVER, OPEN, Closing, WholeRun
-from .calls import call_rewrites, missing_arguments, wrapped_rewrites
 from .executed import KnownValues, LineWatch, RunLine
-from .forms import form_rewrites
 from .limits import TooLong, limited
-from .names import name_rewrites
-from .numbers import number_rewrites
-from .operators import operator_rewrites
 from .results import Wanted
+from .rewrites import rewrites_of
 from .sources import Running, module_statement
-from .spots import Rewrite, spots_of
-from .statements import statement_rewrites
+from .spots import Rewrite
 from .suspects import Files, Suspect, lines_of, reference_values, suspects_of
 
 PAIRED, MOST_SMALL, PAIR_RANK = 8, 16, 3.5  # two small things of one line, behind everything else
@@ -42,7 +37,7 @@ MOST_SUSPECTS = 60
 LATER, FIRST_PLACES, MUCH_LATER = 0.34, 6, 0.06  # ranks that a suspect comes behind the one before it
 NEAR = 2e-2  # of the distance before: worth a comparison
 CLOSE = 3e-5  # relative: what rounding may leave of a result
-MOST_NUMBERS, MOST_FACTORS = 40, 12
+MOST_NUMBERS = 40
 MOST_KEPT = 1 << 26  # numbers of weights that are kept
 SLOWER, LEAST_SECONDS = 10.0, 3.0
 COMPARED = 12  # rewrites that are compared whole
@@ -124,7 +119,7 @@ class _Repair:
         """Each text once, what porters do often and the likeliest lines first."""
         many: list[tuple[float, int, Rewrite, Suspect]] = []
         for place, suspect in enumerate(suspects):
-            for rewrite in _of(suspect, self.numbers, self._globals(suspect.statement.file) or {}):
+            for rewrite in rewrites_of(suspect, self.numbers, self._globals(suspect.statement.file) or {}):
                 many.append((rewrite.rank + _later(place), len(many), rewrite, suspect))
         for place, suspect in enumerate(suspects[:PAIRED]):
             small = [entry[2] for entry in many if entry[3] is suspect and entry[2].kind in SMALL][:MOST_SMALL]
@@ -249,36 +244,9 @@ class _Repair:
         )  # fmt: skip
 
 
-def _of(suspect: Suspect, numbers: list[float], names: dict[str, Any]) -> Iterator[Rewrite]:
-    statement = suspect.statement
-    spots = spots_of(statement)
-    yield from number_rewrites(statement, spots, numbers)
-    yield from operator_rewrites(statement, spots)
-    yield from call_rewrites(statement, spots)
-    yield from missing_arguments(statement, spots, suspect.values, names)
-    yield from name_rewrites(statement, spots, suspect.values, suspect.source)
-    yield from form_rewrites(statement, spots, suspect.values, suspect.source)
-    yield from statement_rewrites(statement)
-    yield from wrapped_rewrites(statement, spots, numbers[:MOST_FACTORS], _functions(suspect))
-
-
 def _later(place: int) -> float:
     """Ranks by which the suspect at this place comes later than the first."""
     return LATER * min(place, FIRST_PLACES) + MUCH_LATER * max(0, place - FIRST_PLACES)
-
-
-def _functions(suspect: Suspect) -> dict[str, ast.expr]:
-    """Functions by their names, as the file calls them anywhere."""
-    calls = [n for n in ast.walk(suspect.source.tree) if isinstance(n, ast.Call)]
-    named = {n.func.attr: n.func for n in calls if isinstance(n.func, ast.Attribute) and _is_module(n.func.value)}
-    if any(isinstance(n, ast.Name) and n.id == "torch" for n in ast.walk(suspect.source.tree)):
-        for name in ("exp", "log", "sqrt", "square", "sigmoid", "tanh", "round", "abs"):
-            named.setdefault(name, ast.Attribute(ast.Name("torch", ast.Load()), name, ast.Load()))
-    return named  # type: ignore[return-value]
-
-
-def _is_module(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id in ("torch", "F", "np", "math", "numpy")
 
 
 def _numbers(live: Live) -> list[float]:
