@@ -195,10 +195,10 @@ def missing_arguments(
     """
     for spot in spots:
         node = spot.node
-        called = _held(node.func, {**names, **values}) if isinstance(node, ast.Call) else None
-        if not isinstance(node, ast.Call) or called is None:
+        if not isinstance(node, ast.Call):
             continue
         try:
+            called = _held(node.func, {**names, **values})
             parameters = inspect.signature(getattr(called, "forward", called)).parameters
         except Exception:  # not a function of Python's own
             continue

@@ -36,6 +36,17 @@ def kind_of(value: Any) -> Any:
     return type(value)
 
 
+def attributes_of(owner: Any) -> dict[str, Any]:
+    """What an object holds itself, whatever it answers to other names."""
+    try:
+        held = dict(object.__getattribute__(owner, "__dict__"))
+    except AttributeError:
+        return {}
+    for inner in ("_modules", "_parameters", "_buffers"):
+        held |= held[inner] if isinstance(held.get(inner), dict) else {}
+    return held
+
+
 def name_rewrites(
     statement: Statement, spots: list[Spot], values: dict[str, Any], source: SourceFile
 ) -> Iterator[Rewrite]:
@@ -99,9 +110,7 @@ def _of_attribute(
     if owner is None or isinstance(owner, torch.Tensor | np.ndarray) or type(owner).__name__ == "module":
         others = list(_RESULTS.get(node.attr, ()))
     else:
-        held = dict(getattr(owner, "__dict__", {}))
-        for inner in ("_modules", "_parameters", "_buffers"):
-            held |= getattr(owner, inner, None) or {}
+        held = attributes_of(owner)
         wanted = kind_of(held[node.attr]) if node.attr in held else None
         others = [n for n, v in held.items() if n != node.attr and not n.startswith("__") and kind_of(v) == wanted]
         others = sorted(others, key=lambda name: -_alike(name, node.attr))[:MOST_OTHERS] if wanted is not None else []

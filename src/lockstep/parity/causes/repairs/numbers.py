@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import permutations
 from typing import Any
 
+from .constants import Constants
 from .sources import Statement
 from .spots import Rewrite, Spot
 
@@ -35,19 +36,35 @@ _WORDS = (
 )
 
 
-def number_rewrites(statement: Statement, spots: Iterable[Spot], others: Iterable[float]) -> Iterator[Rewrite]:
-    """`others`: numbers that the reference's code and settings have."""
-    others = list(others)
+def number_rewrites(statement: Statement, spots: Iterable[Spot], constants: Constants) -> Iterator[Rewrite]:
+    """`constants`: what the reference's code and settings have."""
+    others = list(constants.numbers)
     for spot in spots:
         node = spot.node
         if isinstance(node, ast.Constant):
             yield from _of_constant(statement, spot, node.value, others)
         elif isinstance(node, ast.Tuple | ast.List) and isinstance(node.ctx, ast.Load):
             yield from _ordered(statement, node.elts)
+            yield from _other_rows(statement, spot, node, constants)
         elif isinstance(node, ast.Call):
             constant = [a for a in node.args if _number(a) is not None]
             if len(constant) == len(node.args):
                 yield from _ordered(statement, node.args)
+
+
+def _other_rows(
+    statement: Statement, spot: Spot, node: ast.Tuple | ast.List, constants: Constants
+) -> Iterator[Rewrite]:
+    """A row of numbers that the reference has in the place of one as long."""
+    here = [_number(entry) for entry in node.elts]
+    if len(here) > 1 and None not in here:
+        for row in constants.rows:
+            if len(row) == len(here) and list(row) != here:
+                yield Rewrite("constant", 1, statement, [spot.put(type(node)([_constant(n) for n in row], node.ctx))])
+
+
+def _constant(value: float) -> ast.expr:
+    return ast.UnaryOp(ast.USub(), ast.Constant(-value)) if value < 0 else ast.Constant(value)
 
 
 def _of_constant(statement: Statement, spot: Spot, value: Any, others: list[float]) -> Iterator[Rewrite]:

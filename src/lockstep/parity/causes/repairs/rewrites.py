@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .calls import call_rewrites, missing_arguments, wrapped_rewrites
+from .constants import Constants
 from .forms import form_rewrites
 from .names import name_rewrites
 from .numbers import number_rewrites
@@ -25,20 +26,20 @@ ACTING = frozenset(
 )  # fmt: skip
 
 
-def rewrites_of(suspect: Suspect, numbers: list[float], names: dict[str, Any]) -> Iterator[Rewrite]:
-    """`numbers`: those of the reference's code and settings; `names`: of the statement's module."""
+def rewrites_of(suspect: Suspect, constants: Constants, names: dict[str, Any]) -> Iterator[Rewrite]:
+    """`constants`: those of the reference's code and settings; `names`: of the statement's module."""
     statement = suspect.statement
     if _acts(statement.node):
         return
     spots = spots_of(statement)
-    yield from number_rewrites(statement, spots, numbers)
+    yield from number_rewrites(statement, spots, constants)
     yield from operator_rewrites(statement, spots)
     yield from call_rewrites(statement, spots)
     yield from missing_arguments(statement, spots, suspect.values, names)
     yield from name_rewrites(statement, spots, suspect.values, suspect.source)
     yield from form_rewrites(statement, spots, suspect.values, suspect.source)
     yield from statement_rewrites(statement)
-    yield from wrapped_rewrites(statement, spots, numbers[:MOST_FACTORS], _functions(suspect))
+    yield from wrapped_rewrites(statement, spots, constants.numbers[:MOST_FACTORS], _functions(suspect))
 
 
 def _acts(node: ast.stmt) -> bool:

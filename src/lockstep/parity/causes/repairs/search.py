@@ -17,9 +17,9 @@ import torch
 from ...comparison.results import Cause, Comparison, Standing
 from ..edits import Edit
 from ..failures import noted
-from ..hypotheses.own_code import code_numbers
 from ..live import Live
 from ..whole_run import NEVER, OPEN, Closing, WholeRun
+from .constants import constants_of
 from .executed import KnownValues, LineWatch, RunLine
 from .limits import TooLong, limited
 from .results import Wanted
@@ -37,7 +37,6 @@ MOST_SUSPECTS = 60
 LATER, FIRST_PLACES, MUCH_LATER = 0.34, 6, 0.06  # ranks that a suspect comes behind the one before it
 NEAR = 2e-2  # of the distance before: worth a comparison
 CLOSE = 3e-5  # relative: what rounding may leave of a result
-MOST_NUMBERS = 40
 MOST_KEPT = 1 << 26  # numbers of weights that are kept
 SLOWER, LEAST_SECONDS = 10.0, 3.0
 COMPARED = 12  # rewrites that are compared whole
@@ -74,7 +73,7 @@ class _Repair:
         self._running: dict[int, Running] = {}
         self.called: dict[tuple[str, int], RunLine] = {}  # lines that run when the port is called
         self._left, self._count = float(evaluations), 0
-        self.numbers = _numbers(search.across.live)
+        self.constants = constants_of(search.across.live)
 
     def found(self) -> Cause | None:
         live = self.search.live
@@ -108,7 +107,7 @@ class _Repair:
 
     def _suspects(self) -> list[Suspect]:
         search, live = self.search, self.search.live
-        known = reference_values(search.across, self.numbers)
+        known = reference_values(search.across, self.constants.numbers)
         with _quiet():
             right = lines_of(search.across.live, search.across.own, KnownValues(), self.files)
             mine = lines_of(live, search.own, known, self.files)
@@ -119,7 +118,7 @@ class _Repair:
         """Each text once, what porters do often and the likeliest lines first."""
         many: list[tuple[float, int, Rewrite, Suspect]] = []
         for place, suspect in enumerate(suspects):
-            for rewrite in rewrites_of(suspect, self.numbers, self._globals(suspect.statement.file) or {}):
+            for rewrite in rewrites_of(suspect, self.constants, self._globals(suspect.statement.file) or {}):
                 many.append((rewrite.rank + _later(place), len(many), rewrite, suspect))
         for place, suspect in enumerate(suspects[:PAIRED]):
             small = [entry[2] for entry in many if entry[3] is suspect and entry[2].kind in SMALL][:MOST_SMALL]
@@ -199,7 +198,9 @@ class _Repair:
         except (Exception, TooLong):
             return False
         gone = [line for key, line in self.called.items() if key not in watch.lines]
-        return len(gone) <= MOST_GONE
+        here = {line.code for line in self.called.values() if rewrite.statement.holds(line.file, line.number)}
+        elsewhere = [line for line in gone if line.code not in here]
+        return len(elsewhere) <= (MOST_GONE if rewrite.kind == "extra_step" and not suspect.built else 0)
 
     def _compared(self, rewrite: Rewrite, suspect: Suspect) -> Closing | None:
         """The whole comparison with the line written so."""
@@ -232,32 +233,23 @@ class _Repair:
             said = f"`{before}` at {line} in the candidate is too much"
         why = f"{said}: with that line written so the whole run of the candidate agrees"
         again = closing.again.node(str(node.key))
-        after_error = again.error if again is not None and again.error is not None else left
+        ends = node.error, again.error if again is not None else None
+        if ends[0] is None or ends[1] is None or ends[1] > node.tau:  # another way to the same result begins there
+            ends = self.before, left
         change = f"`{after}`, not `{before}`" if before and after else said
         evidence = {
             "accepted": True, "line": line, "before": before, "after": after, "rank": rewrite.rank,
             "with it": closing.again.sentence(), "runs": self.search.runs + self.log.runs,
         }  # fmt: skip
         return Cause(
-            rewrite.kind, why, str(node.key), node.error if node.error is not None else float("inf"), after_error,
-            node.floor, f"in the port at {line}: {change}", evidence, Standing.PROVEN,
+            rewrite.kind, why, str(node.key), ends[0] or self.before, left if ends[1] is None else ends[1], node.floor,
+            f"in the port at {line}: {change}", evidence, Standing.PROVEN,
         )  # fmt: skip
 
 
 def _later(place: int) -> float:
     """Ranks by which the suspect at this place comes later than the first."""
     return LATER * min(place, FIRST_PLACES) + MUCH_LATER * max(0, place - FIRST_PLACES)
-
-
-def _numbers(live: Live) -> list[float]:
-    """What the reference's code and settings hold, each once."""
-    found = [place.number for place in code_numbers(live)]
-    for module in live.parts.modules.values():
-        settings = getattr(module, "config", None)
-        held: dict[str, Any] = getattr(settings, "__dict__", {}) if not isinstance(settings, dict) else settings
-        found += [value for value in held.values() if isinstance(value, float) and value]
-    floats = [n for n in found if isinstance(n, float)]
-    return list(dict.fromkeys([*floats, *found]))[:MOST_NUMBERS]
 
 
 @contextmanager

@@ -33,6 +33,11 @@ class Statement:
     def line(self) -> str:
         return f"{Path(self.file).name}:{self.node.lineno}"
 
+    def holds(self, file: str, line: int) -> bool:
+        """True for a line of the function that the statement is a part of."""
+        around = self.function or self.node
+        return file == self.file and around.lineno <= line <= (around.end_lineno or around.lineno)
+
     @property
     def body(self) -> list[ast.stmt]:
         """The statements that it stands among."""
