@@ -11,7 +11,7 @@ PORTS = ("numpy", "jax", "mlx")
 # the bugs of the reference library's Flax UNet and of the MLX example, in the order of computation
 PUBLISHED = {"jax": ["norm_eps", "gelu_variant"], "mlx": ["norm_eps"]}
 FAULTS = {
-    "numpy": ["sine first", "scale 1 / width", "feed-forward without residual"],
+    "numpy": ["skip before the input", "sine first", "scale 1 / width", "feed-forward without residual"],
     "jax": ["no SiLU before the time", "sine first", "feed-forward without residual"],
     "mlx": ["no SiLU before the time", "scale 1 / width", "sine first"],
 }
@@ -70,13 +70,14 @@ def test_a_planted_fault_is_named(reference, port, fault, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("port", ["numpy", "jax"])
+@pytest.mark.parametrize("port", ["jax", "mlx"])
 @pytest.mark.parametrize("fault", ["skip before the input", "gate and value exchanged"])
-def test_what_the_trace_does_not_show_is_named_or_left_open(reference, port, fault, tmp_path):
-    """The trace of these ports does not say what goes into a block: silence is an answer, a wrong name is none."""
+def test_what_the_trace_does_not_show_is_named_by_what_takes_it(reference, port, fault, tmp_path):
+    """The trace of these ports does not say what goes into a block; the code that hands it over is looked at."""
     from benchmarks.ports.unet import PLANTED
 
     choices, right = PLANTED[fault]
     answer = told(reference, port, choices, tmp_path)
     assert answer.verdict == "BUG"
-    assert not answer.causes or answer.causes[0] in right, answer.sentence
+    assert answer.causes[:1] != [], answer.sentence
+    assert answer.causes[0] in right, answer.sentence

@@ -331,3 +331,18 @@ def test_a_module_may_be_called_anything(tmp_path):
     result = compare(tmp_path / "one.trace", tmp_path / "other.trace")
     assert (result.verdict, result.coverage.fraction) == ("PASS", 1.0), result.sentence()
     assert {"model.blk¦0", "model.a~b♯1"} <= {node.key.path for node in result.nodes}
+
+
+class Asks:
+    """Answers to any name with an error of its own, as a model with its settings does."""
+
+    def __getattr__(self, name):
+        raise KeyError(name)
+
+
+def test_an_object_with_names_of_its_own_goes_through(tmp_path):
+    model = nn.Linear(4, 4)
+    model.forward = lambda x, settings: F.linear(x, model.weight)
+    with record(model, tmp_path / "r.trace"):
+        model(torch.randn(2, 4), Asks())
+    assert "-|model|out" in keys(Trace.open(tmp_path / "r.trace"))

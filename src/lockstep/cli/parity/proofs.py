@@ -84,13 +84,10 @@ def name_causes(
 
 
 def _live(side: Side) -> Any:
-    """A side as the search takes it, which can also be made once more."""
+    """A side as the search takes it."""
     from ...parity.causes.diagnosis import Live
 
-    def again() -> Live:
-        return Live(*side.build())  # type: ignore[misc]
-
-    return Live(side.target, side.call, side.name, side.begun, again if side.build is not None else None)
+    return Live(side.target, side.call, side.name, side.begun, side.build)
 
 
 def _search(comparison: Any, live: list[Any], map: Path | None, options: dict[str, Any]) -> None:

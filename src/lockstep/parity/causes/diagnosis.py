@@ -141,16 +141,16 @@ class _Repaired:
         self._explained: Comparison | None = None
 
     def is_known(self) -> bool:
-        return self.cause() is not None
+        return self.cause(self._evaluations) is not None
 
-    def cause(self) -> Cause | None:
+    def cause(self, evaluations: int) -> Cause | None:
         if not self._asked:
             self._asked, before = True, self._comparison.explained
             seen = [search.seen.edit.line for search in self._searches if search.seen is not None]
             told = [str(cause.evidence.get("line", "")) for cause in self._comparison.causes]
             for search in self._searches:
                 lines = {line for line in (*seen, *told) if line}
-                self._found = self._found or repaired_line(search, self._comparison, self._evaluations, lines)
+                self._found = self._found or repaired_line(search, self._comparison, evaluations, lines)
             self._explained, self._comparison.explained = self._comparison.explained, before
         return self._found
 
@@ -161,7 +161,7 @@ class _Repaired:
         stands = bool(causes) and all(cause.standing is Standing.PROVEN for cause in causes)
         if stands and causes[0].name != UNNAMED and _tells_a_line(causes[0]):
             return
-        found = self.cause()
+        found = self.cause(self._evaluations if not stands else min(self._evaluations, FEW))
         if found is not None and stands and causes[0].name != UNNAMED:
             causes[0].fix = found.fix
             causes[0].evidence |= {name: found.evidence[name] for name in ("line", "before", "after")}

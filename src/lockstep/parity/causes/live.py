@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from ..errors import ParityError
 from ..recording.replay import replay
 from ..recording.targets import Target, as_written, find_target
 from ..trace.reader import Trace
@@ -23,11 +24,18 @@ class Live:
     call: Callable[[], Any] | None = None
     name: str | None = None
     begun: dict[str, dict[str, Any]] = field(default_factory=dict)  # attributes before the recorded run, by part
-    build: Callable[[], Live] | None = None  # makes another one
+    build: Callable[[], tuple[Any, ...]] | None = None  # makes target, call and maybe name anew, as for `prove`
     parts: Target = field(init=False)
 
     def __post_init__(self) -> None:
         self.parts = find_target(self.target, self.name)
+
+    def again(self) -> Live:
+        """The side made anew."""
+        if self.build is None:
+            raise ParityError("this side cannot be made again: nothing says how it is built")
+        target, call, *name = self.build()
+        return Live(target, call, name[0] if name else self.name)
 
     def rename(self, trace: Trace) -> None:
         """The root name that the trace was recorded under."""

@@ -60,6 +60,7 @@ from .whole_run import WholeRun
 TRIALS = 1500  # of one stage
 AFTER_EXACT = 60  # more hypotheses that are tried once one fits to the last bit
 AFTER_FLOOR = 240.0  # more evaluations once a specific one is down at the floor: rivals, but not all there are
+AFTER_LINE = 60.0  # more evaluations once a line is known with which all is right
 AFTER_SEEN = 300.0  # more evaluations once it was seen what the two sides do: for a better name of it
 CHECKED = 12  # accepted hypotheses whose other consequences are looked at
 PROMISING = 0.2  # of the error: what a factor may leave to first order
@@ -76,7 +77,7 @@ class CauseSearch(RecordedCalls):
     ) -> None:  # fmt: skip
         self.live, self.own, self.foreign, self.turned = live, own, foreign, turned
         self.weights, self._spent, self.log, self.other = weights, late, log, other
-        self._until = math.inf  # evaluations, once it was seen what is the matter
+        self._until = self._most = math.inf  # evaluations, once it was seen what is the matter, or a line is known
         self.modules = live.parts.named_modules()
         self.whole = WholeRun(live, own, foreign, turned, floor, map, log)
         self.held: list[Edit] = []
@@ -174,8 +175,10 @@ class CauseSearch(RecordedCalls):
         self.brief = observed is not None and observed.stands
         if observed is not None and observed.stands and seen is not None and self._is_known(seen.edit.line):
             return observed
-        known = self.brief or (not self.held and self.by_line is not None and self.by_line())
-        self._until = self.log.spent + AFTER_SEEN if known else math.inf
+        self._until = self.log.spent + AFTER_SEEN if self.brief else math.inf
+        closed = observed is not None and is_closed(observed)
+        if not closed and not self.held and self.by_line is not None and self.by_line():
+            self._most = min(self._most, self.log.spent + AFTER_LINE)
         chosen = chosen_of(judge(self, self._interruptible(current, node), current), observed, seen)
         if seen is not None and seen.place is not None and chosen is observed and chosen.stands and not self.held:
             current.place = seen.place
@@ -195,7 +198,7 @@ class CauseSearch(RecordedCalls):
 
     def late(self) -> bool:
         """True when the evaluations are used up, or somebody does not want to wait any longer."""
-        return self.log.interrupted or self._spent() or self.log.spent > self._until
+        return self.log.interrupted or self._spent() or self.log.spent > min(self._until, self._most)
 
     def _interruptible(self, current: Comparison, node: NodeResult) -> list[Trial]:
         """An interrupt ends the search, not the answer."""

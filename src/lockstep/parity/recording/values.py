@@ -91,7 +91,7 @@ def leaves(value: Any, slot: str, depth: int = 0) -> Iterator[tuple[str, torch.T
     elif isinstance(value, np.ndarray):
         if value.dtype.kind in "fiub" and value.dtype not in (np.uint16, np.uint32, np.uint64):
             yield slot, torch.from_numpy(np.ascontiguousarray(value))
-    elif hasattr(value, "__array_interface__"):  # a picture
+    elif hasattr(type(value), "__array_interface__"):  # a picture
         yield slot, torch.from_numpy(np.array(value))
     elif depth < MAX_DEPTH:
         yield from _container_leaves(value, slot, depth)
@@ -104,7 +104,7 @@ def _container_leaves(value: Any, slot: str, depth: int) -> Iterator[tuple[str, 
         items = [(str(index), item) for index, item in enumerate(value)]
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         items = [(f.name, getattr(value, f.name)) for f in dataclasses.fields(value)]
-    elif callable(getattr(value, "keys", None)) and hasattr(type(value), "__getitem__") and not isinstance(value, type):
+    elif callable(getattr(type(value), "keys", None)) and hasattr(type(value), "__getitem__"):
         items = [(str(key), value[key]) for key in value.keys()]  # noqa: SIM118 - a result object, not a dict
     else:
         return

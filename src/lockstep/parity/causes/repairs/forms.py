@@ -73,6 +73,8 @@ def _of_call(statement: Statement, spot: Spot, node: ast.Call) -> Iterator[Rewri
                 ast.Attribute(changed, "reshape" if name == "view" else name, ast.Load()), node.args, node.keywords
             )
             yield Rewrite("axes_swapped", 2, statement, [spot.put(read)])
+    if name in ("repeat", "repeat_interleave") and isinstance(node.func, ast.Attribute):
+        yield from _repeated(statement, spot, node, node.func)
     if name in _PATTERNS:
         for place, argument in enumerate(node.args):
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
@@ -88,6 +90,23 @@ def _of_call(statement: Statement, spot: Spot, node: ast.Call) -> Iterator[Rewri
         if len(node.args) == 1:
             for end in (stop, ast.BinOp(stop, ast.Add(), ast.Constant(1))):
                 yield Rewrite("index_offset", 1, statement, [(node, "args", [ast.Constant(1), end])])
+
+
+def _repeated(statement: Statement, spot: Spot, node: ast.Call, function: ast.Attribute) -> Iterator[Rewrite]:
+    """Element by element for block by block, and the other way round."""
+    one = ast.Constant(1)
+    if function.attr == "repeat":
+        for axis, count in enumerate(node.args):
+            if not (isinstance(count, ast.Constant) and count.value == 1):
+                changed = _method(function.value, "repeat_interleave")
+                changed.args, changed.keywords = [count], [ast.keyword("dim", ast.Constant(axis))]
+                yield Rewrite("repeat_kind", 1, statement, [spot.put(changed)])
+    elif node.args:
+        for axes in range(1, MOST_AXES):
+            for axis in range(axes):
+                changed = _method(function.value, "repeat")
+                changed.args = [node.args[0] if i == axis else one for i in range(axes)]
+                yield Rewrite("repeat_kind", 2, statement, [spot.put(changed)])
 
 
 def _other_letters(pattern: str) -> Iterator[str]:

@@ -141,9 +141,9 @@ class _Repair:
         try:
             with self._in_force(rewrite, suspect) as made, _quiet(), limited(self.seconds):
                 result = made.call() if made is not None else None
+            return self.wanted.distance(result) if result is not None else float("inf")
         except (Exception, TooLong):  # a line that makes no sense
             return float("inf")
-        return self.wanted.distance(result) if result is not None else float("inf")
 
     @contextmanager
     def _in_force(self, rewrite: Rewrite, suspect: Suspect) -> Iterator[_InForce | None]:
@@ -166,7 +166,7 @@ class _Repair:
                 yield _InForce(search.live, lambda: search.live.run(search.own)) if not suspect.built else None
                 return
             with _quiet(), limited(2 * self.seconds):
-                live = search.live.build()
+                live = search.live.again()
             live.rename(search.own)
             yield _InForce(live, lambda: live.run(search.own))
 

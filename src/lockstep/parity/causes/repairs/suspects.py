@@ -86,7 +86,7 @@ def lines_of(live: Any, trace: Any, known: KnownValues, files: Files) -> dict[tu
     built = LineWatch(known, files.reads)
     if live.build is not None:
         with built.watching():
-            live.build()
+            live.again()
     for line in built.lines.values():
         line.built = True
     return {**built.lines, **called.lines}
