@@ -10,10 +10,14 @@ import torch
 
 from lockstep.cli.parity.proofs import proof
 from lockstep.cli.parity.runs import RunRecipe, load
+from lockstep.parity.causes.repairs.constants import Constants
+from lockstep.parity.causes.repairs.executed import Having, KnownValues
 from lockstep.parity.causes.repairs.limits import TooLong, limited
 from lockstep.parity.causes.repairs.operators import operator_rewrites
+from lockstep.parity.causes.repairs.rewrites import rewrites_of
 from lockstep.parity.causes.repairs.sources import Running, SourceFile
 from lockstep.parity.causes.repairs.spots import spots_of
+from lockstep.parity.causes.repairs.suspects import Suspect
 from lockstep.parity.comparison.results import Standing
 
 REFERENCE = """
@@ -161,6 +165,45 @@ def test_the_line_is_told_or_what_it_does(proven, right, wrong, words):
         assert result.explained.verdict in ("PASS", "NOISE")
     before = side.call()
     assert torch.equal(side.call(), before)  # every line is as it was
+
+
+ODD = """
+class Odd(torch.nn.Linear):
+    def forward(self, x):
+        y = torch.nn.functional.linear(x, self.weight, self.bias)
+        y = y * 1.01
+        y = y - 0.3
+        return y
+
+
+def build():
+    port = Port(reference.build()[0].net.state_dict())
+    for module in port.net.modules():
+        if isinstance(module, torch.nn.Linear):
+            module.__class__ = Odd
+    return port, port.run
+"""
+
+
+def test_a_port_that_is_switched_off_proves_nothing(proven):
+    """Two faults in a class of the port's own: without the class all is right, which is no repair of its lines."""
+    result, _ = proven(PORT.partition("def build()")[0] + ODD)
+    assert result.verdict == "BUG"
+    for cause in result.causes:
+        assert not any(text in cause.fix for text in ("if False", "module.__class__", "isinstance")), cause.fix
+
+
+def test_statements_that_act_are_left_alone(tmp_path):
+    statement, *_ = _statement(tmp_path, "def f(path):\n    open(path).read()[:-1]\n    return 1\n", 2)
+    suspect = Suspect(statement, SourceFile.read(statement.file), 0.0)
+    assert list(rewrites_of(suspect, Constants((), ()), {})) == []
+
+
+def test_two_orders_of_the_same_numbers_are_told_apart():
+    known = KnownValues()
+    known.add(torch.arange(1.0, 7.0))
+    values = (torch.arange(1.0, 7.0), torch.arange(1.0, 7.0).flip(0), torch.arange(1.0, 7.0) + 1e-3, 3.0, 3)
+    assert [known.has(v) for v in values] == [Having.SAME, Having.REARRANGED, Having.STRANGE, Having.SAME, None]
 
 
 def _statement(tmp_path, text, line):

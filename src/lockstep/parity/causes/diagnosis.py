@@ -30,6 +30,9 @@ __all__ = ["Live", "diagnose"]
 LIMIT = 4  # causes looked for, one behind the other
 EVALUATIONS = 3000  # runs of the suspect part, a part of millions of weights counted as several
 FEW = 300  # where the recorded values say what is the matter, or it was seen in the steps of both sides
+# Told as what the one side computes instead of what.
+EXPRESSIONS = ("wrong_operand", "extra_step", "left_out", "concat_order")
+READABLE = 160  # letters of two expressions
 GENERIC = ("wrong_operand", "random_offset")  # "some other value": true of many faults
 # Recorded, and more than that.
 TELLING = ("patch_noise", "dropout", "precision", "timestep_dtype", "pooling_index", "padding_side", "max_length")
@@ -141,37 +144,42 @@ class _Repaired:
         self._explained: Comparison | None = None
 
     def is_known(self) -> bool:
-        return self.cause(self._evaluations) is not None
+        return self.cause() is not None
 
-    def cause(self, evaluations: int) -> Cause | None:
+    def cause(self, plain: bool = False) -> Cause | None:
+        """`plain`: only what is simple, where something stands already."""
         if not self._asked:
             self._asked, before = True, self._comparison.explained
             seen = [search.seen.edit.line for search in self._searches if search.seen is not None]
             told = [str(cause.evidence.get("line", "")) for cause in self._comparison.causes]
             for search in self._searches:
                 lines = {line for line in (*seen, *told) if line}
-                self._found = self._found or repaired_line(search, self._comparison, evaluations, lines)
+                self._found = self._found or repaired_line(search, self._comparison, self._evaluations, lines, plain)
             self._explained, self._comparison.explained = self._comparison.explained, before
         return self._found
 
     def tell(self) -> None:
-        """It is the cause where nothing stands to the end or two expressions are all that is known, else what to
-        change."""
+        """It is the cause where nothing stands to the end, or where expressions are told in which a person has to look
+        for what is different; else it is what to change."""
         causes = self._comparison.causes
         stands = bool(causes) and all(cause.standing is Standing.PROVEN for cause in causes)
-        if stands and causes[0].name != UNNAMED and _tells_a_line(causes[0]):
+        if stands and "rank" not in causes[0].evidence:
+            return  # what the recorded values say by themselves: no line has to be looked for
+        found = self.cause(plain=stands)
+        if found is None:
             return
-        found = self.cause(self._evaluations if not stands else min(self._evaluations, FEW))
-        if found is not None and stands and causes[0].name != UNNAMED:
+        if not stands or _is_hard_to_read(causes[0]):
+            self._comparison.causes, self._comparison.explained = [found], self._explained
+        else:
             causes[0].fix = found.fix
             causes[0].evidence |= {name: found.evidence[name] for name in ("line", "before", "after")}
-        elif found is not None:
-            self._comparison.causes, self._comparison.explained = [found], self._explained
 
 
-def _tells_a_line(cause: Cause) -> bool:
-    """True also for what the recorded values say by themselves: no line has to be looked for."""
-    return bool(cause.evidence.get("line")) or "in the port at " in cause.fix or "rank" not in cause.evidence
+def _is_hard_to_read(cause: Cause) -> bool:
+    """True for several things at once, two long expressions, and numbers of which it is not said how they are made."""
+    said = cause.why.partition(" in the candidate")[0]
+    hard = len(said) > READABLE or "<" in said or "; and " in said
+    return cause.name == UNNAMED or (cause.name in EXPRESSIONS and hard)
 
 
 def _told_by_values(recorded: list[Cause], comparison: Comparison, searches: list[CauseSearch]) -> Cause | None:

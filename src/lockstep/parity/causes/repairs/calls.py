@@ -43,6 +43,7 @@ _GROUPS = (
 # What is done to a value that porters forget, or do too much: before and behind it.
 _UNARY = ("exp", "log", "sqrt", "square", "silu", "sigmoid", "tanh", "round", "abs")
 MOST_GIVEN = 4
+_FACTORS = (2, 8, 1000, 4, 16, 32)  # by which models and latents are apart
 
 
 # Settings that porters forget, or give where they do not belong.
@@ -162,7 +163,7 @@ def wrapped_rewrites(
         yield Rewrite("sign", 3, statement, [spot.put(ast.UnaryOp(ast.USub(), node))])
         reverse = ast.Slice(None, None, ast.UnaryOp(ast.USub(), ast.Constant(1)))
         yield Rewrite("reversed", rank, statement, [spot.put(ast.Subscript(node, reverse, ast.Load()))])
-        for factor in (2, *numbers):
+        for factor in dict.fromkeys((*_FACTORS, *numbers)):
             for op in (ast.Mult(), ast.Div()):
                 changed = ast.BinOp(node, op, ast.Constant(factor))
                 yield Rewrite("left_out", rank, statement, [spot.put(changed)], number=factor)

@@ -41,7 +41,7 @@ def operator_rewrites(statement: Statement, spots: Iterable[Spot]) -> Iterator[R
         yield from _augmented(statement, node)
     if isinstance(node, ast.If):
         for test in (ast.UnaryOp(ast.Not(), node.test), ast.Constant(True), ast.Constant(False)):
-            yield Rewrite("condition", 2, statement, [(node, "test", test)])
+            yield Rewrite("condition", 3, statement, [(node, "test", test)])
     for spot in spots:
         made: Iterator[Rewrite] = iter(())
         if isinstance(spot.node, ast.BinOp):
@@ -107,7 +107,8 @@ def _regrouped(statement: Statement, spot: Spot, node: ast.BinOp) -> Iterator[Re
 def _compared(statement: Statement, node: ast.Compare) -> Iterator[Rewrite]:
     for place, op in enumerate(node.ops):
         for other in _COMPARED.get(type(op), ()):
-            yield Rewrite("condition", 1, statement, [(node.ops, place, other())])
+            rank = 3 if isinstance(op, ast.Eq | ast.NotEq) else 1
+            yield Rewrite("condition", rank, statement, [(node.ops, place, other())])
 
 
 def _chosen(statement: Statement, spot: Spot, node: ast.IfExp) -> Iterator[Rewrite]:
