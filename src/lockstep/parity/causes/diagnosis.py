@@ -20,7 +20,7 @@ from .live import Live, live_side
 from .observed.difference import UNNAMED, observed_difference
 from .partner_weights import weights_by_partner
 from .recorded import recorded_causes
-from .repairs import repaired_line
+from .repairs import Depth, repaired_line
 from .repeatability import unrepeatable
 from .search import CauseSearch
 from .sentences import not_found
@@ -146,15 +146,14 @@ class _Repaired:
     def is_known(self) -> bool:
         return self.cause() is not None
 
-    def cause(self, plain: bool = False) -> Cause | None:
-        """`plain`: only what is simple, where something stands already."""
+    def cause(self, depth: Depth = Depth.EVERYTHING) -> Cause | None:
         if not self._asked:
             self._asked, before = True, self._comparison.explained
             seen = [search.seen.edit.line for search in self._searches if search.seen is not None]
             told = [str(cause.evidence.get("line", "")) for cause in self._comparison.causes]
             for search in self._searches:
                 lines = {line for line in (*seen, *told) if line}
-                self._found = self._found or repaired_line(search, self._comparison, self._evaluations, lines, plain)
+                self._found = self._found or repaired_line(search, self._comparison, self._evaluations, lines, depth)
             self._explained, self._comparison.explained = self._comparison.explained, before
         return self._found
 
@@ -165,10 +164,11 @@ class _Repaired:
         stands = bool(causes) and all(cause.standing is Standing.PROVEN for cause in causes)
         if stands and "rank" not in causes[0].evidence:
             return  # what the recorded values say by themselves: no line has to be looked for
-        found = self.cause(plain=stands)
+        hard = stands and _is_hard_to_read(causes[0])
+        found = self.cause(Depth.EVERYTHING if not stands else Depth.WHOLE_TERMS if hard else Depth.PLAIN)
         if found is None:
             return
-        if not stands or _is_hard_to_read(causes[0]):
+        if not stands or hard:
             self._comparison.causes, self._comparison.explained = [found], self._explained
         else:
             causes[0].fix = found.fix

@@ -14,6 +14,6 @@ results.py    what a run gives, beside the reference's
 search.py     all of it for one comparison
 """
 
-from .search import repaired_line
+from .search import Depth, repaired_line
 
-__all__ = ["repaired_line"]
+__all__ = ["Depth", "repaired_line"]

@@ -7,6 +7,7 @@ import inspect
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from .names import held_at
 from .sources import Statement
 from .spots import Rewrite, Spot
 
@@ -199,8 +200,9 @@ def missing_arguments(
         if not isinstance(node, ast.Call):
             continue
         try:
-            called = _held(node.func, {**names, **values})
-            parameters = inspect.signature(getattr(called, "forward", called)).parameters
+            called = held_at(node.func, {**names, **values})
+            signature = inspect.signature(getattr(called, "forward", called))
+            parameters = {name: p for name, p in signature.parameters.items() if name != "self"}
         except Exception:  # not a function of Python's own
             continue
         given = {keyword.arg for keyword in node.keywords} | set(list(parameters)[: len(node.args)])
@@ -215,13 +217,3 @@ def missing_arguments(
             for other in others[:MOST_GIVEN]:
                 added = [*node.keywords, ast.keyword(name, other)]
                 yield Rewrite("missing_argument", 2, statement, [(node, "keywords", added)])
-
-
-def _held(node: ast.expr, values: dict[str, Any]) -> Any:
-    """What `a.b.c` is now; None for any other expression: asking for it may do something."""
-    if isinstance(node, ast.Name):
-        return values.get(node.id)
-    if not isinstance(node, ast.Attribute):
-        return None
-    owner = _held(node.value, values)
-    return getattr(owner, node.attr, None) if owner is not None else None

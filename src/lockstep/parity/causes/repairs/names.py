@@ -36,6 +36,17 @@ def kind_of(value: Any) -> Any:
     return type(value)
 
 
+def held_at(node: ast.expr, values: dict[str, Any]) -> Any:
+    """What `a.b.c` is now; None for any other expression: asking for it may do something."""
+    if isinstance(node, ast.Name):
+        return values.get(node.id)
+    if not isinstance(node, ast.Attribute):
+        return None
+    owner = held_at(node.value, values)
+    held = attributes_of(owner) if owner is not None else {}
+    return held.get(node.attr, getattr(type(owner), node.attr, None))
+
+
 def attributes_of(owner: Any) -> dict[str, Any]:
     """What an object holds itself, whatever it answers to other names."""
     try:
@@ -72,6 +83,8 @@ def _of_name(statement: Statement, spot: Spot, node: ast.Name, kinds: dict[str, 
         near += [name for name, kind in kinds.items() if kind in (int, float) and kind is not wanted]
     for other in near[:MOST_OTHERS]:
         yield Rewrite("wrong_operand", 2, statement, [spot.put(ast.Name(other, ast.Load()))])
+    for op in (ast.Sub(), ast.Add()) if wanted in (int, float) else ():
+        yield Rewrite("index_offset", 2, statement, [spot.put(ast.BinOp(node, op, ast.Constant(1)))])
 
 
 def _is_taken(spot: Spot) -> bool:
@@ -84,6 +97,9 @@ def _is_taken(spot: Spot) -> bool:
 
 def _of_value(statement: Statement, spot: Spot, values: dict[str, Any]) -> Iterator[Rewrite]:
     """A variable that is there already in the place of what is made anew."""
+    now = held_at(spot.node, values)
+    if now is not None:
+        values = {name: value for name, value in values.items() if isinstance(value, type(now))}
     set_here = {t.id for t in getattr(statement.node, "targets", []) if isinstance(t, ast.Name)}
     fitting = [
         n for n, v in values.items() if isinstance(v, torch.Tensor | np.ndarray | float | list) and n not in set_here

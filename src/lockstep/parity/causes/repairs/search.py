@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 import io
-import math
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
+from enum import IntEnum
 from itertools import combinations
 from typing import Any
 
@@ -32,7 +32,7 @@ from .suspects import Files, Suspect, lines_of, reference_values, suspects_of
 PAIRED, MOST_SMALL, PAIR_RANK = 8, 16, 3.5  # two small things of one line, behind everything else
 SMALL = ("index_offset", "axes_swapped", "argument_order", "order_exchanged", "operand_order")
 MOST_TRIED = 4000
-PLAIN, MOST_PLAIN = 2, 200  # the last rank of a short search, and how many are tried
+MOST_PLAIN = 200
 MOST_GONE = 3  # lines that a cause may keep from being run
 COST = 0.1  # of the evaluations that a whole run counts
 MOST_SUSPECTS = 60
@@ -44,19 +44,26 @@ SLOWER, LEAST_SECONDS = 10.0, 3.0
 COMPARED = 12  # rewrites that are compared whole
 
 
+class Depth(IntEnum):
+    """The last rank that is tried: little where something stands already."""
+
+    PLAIN = 2  # one thing in the place of another
+    WHOLE_TERMS = 3  # steps around a whole value, too
+    EVERYTHING = 9
+
+
 def repaired_line(
-    search: Any, comparison: Comparison, evaluations: int, seen: Iterable[str] = (), plain: bool = False
+    search: Any, comparison: Comparison, evaluations: int, seen: Iterable[str] = (), depth: Depth = Depth.EVERYTHING
 ) -> Cause | None:
     """On the candidate's side: the line with which, written otherwise, the whole run agrees; None if none is found.
 
-    `seen`: lines of the candidate (`port.py:12`) where something else was seen to be computed. `plain`: a short search
-    for one thing in the place of another.
+    `seen`: lines of the candidate (`port.py:12`) where something else was seen to be computed.
     """
     if not search.turned or search.across is None or search.live.call is None or comparison.first is None:
         return None
     found: Cause | None = None
     with noted(search.log, (), "the port's own lines"):
-        found = _Repair(search, comparison, evaluations, seen, plain).found()
+        found = _Repair(search, comparison, evaluations, seen, depth).found()
     return found
 
 
@@ -69,7 +76,9 @@ class _InForce:
 
 
 class _Repair:
-    def __init__(self, search: Any, comparison: Comparison, evaluations: int, seen: Iterable[str], plain: bool) -> None:
+    def __init__(
+        self, search: Any, comparison: Comparison, evaluations: int, seen: Iterable[str], depth: Depth
+    ) -> None:
         self.search, self.comparison, self.log = search, comparison, search.log
         self.seen, self.files = frozenset(seen), Files()
         self.wanted = Wanted(None)
@@ -78,8 +87,7 @@ class _Repair:
         self._running: dict[int, Running] = {}
         self.called: dict[tuple[str, int], RunLine] = {}  # lines that run when the port is called
         self._left, self._count = float(evaluations), 0
-        self._ranks: float = PLAIN if plain else math.inf
-        self._most = MOST_PLAIN if plain else MOST_TRIED
+        self._depth, self._most = depth, MOST_PLAIN if depth is Depth.PLAIN else MOST_TRIED
         self.constants = constants_of(search.across.live)
 
     def found(self) -> Cause | None:
@@ -126,10 +134,11 @@ class _Repair:
         many: list[tuple[float, int, Rewrite, Suspect]] = []
         for place, suspect in enumerate(suspects):
             for rewrite in rewrites_of(suspect, self.constants, self._globals(suspect.statement.file) or {}):
-                if rewrite.rank > self._ranks or (self._ranks == PLAIN and isinstance(rewrite.statement.node, ast.If)):
+                decides = isinstance(rewrite.statement.node, ast.If) and self._depth is not Depth.EVERYTHING
+                if rewrite.rank > self._depth or decides:
                     continue
                 many.append((rewrite.rank + _later(place), len(many), rewrite, suspect))
-        for place, suspect in enumerate(suspects[: PAIRED if self._ranks > PAIR_RANK else 0]):
+        for place, suspect in enumerate(suspects[: PAIRED if self._depth is Depth.EVERYTHING else 0]):
             small = [entry[2] for entry in many if entry[3] is suspect and entry[2].kind in SMALL][:MOST_SMALL]
             for one, other in combinations(small, 2):
                 if both := one.beside(other):
