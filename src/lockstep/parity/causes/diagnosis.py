@@ -168,6 +168,7 @@ class _Repaired:
         found = self.cause(Depth.EVERYTHING if not stands else Depth.WHOLE_TERMS if hard else Depth.PLAIN)
         if found is None:
             return
+        self._comparison.begins = found.evidence["line"]
         if not stands or hard:
             self._comparison.causes, self._comparison.explained = [found], self._explained
         else:

@@ -261,6 +261,7 @@ class Comparison:
     coverage: Coverage
     first: NodeResult | None = None
     place: NodeResult | None = None  # inside of the first, where it was seen in the steps of both sides
+    begins: str = ""  # the line of the candidate (`port.py:12`) in which it arises, where that was proven by the line
     origins: list[NodeResult] = field(default_factory=list)  # every independent origin, first one first
     causes: list[Cause] = field(default_factory=list)  # filled by diagnosis
     reasons: list[str] = field(default_factory=list)  # why this verdict, in words
@@ -296,6 +297,7 @@ class Comparison:
         head = self.reasons[0] if self.reasons else ""
         if self.verdict is Verdict.BUG and self.first is not None:
             head = f"first difference: {(self.place or self.first).describe()}"
+            head += f", begun at {self.begins} of the candidate" if self.begins else ""
             if self.causes:
                 head += f"; {self.causes[0].why}"
         return f"{self.verdict.value}: {head} [{self.coverage}]".replace(":  [", " [")

@@ -329,7 +329,8 @@ def _first(comparison: Comparison) -> First | None:
 
 
 def _inside(comparison: Comparison) -> list[str]:
-    return [f"inside of it first {comparison.place.describe()}"] if comparison.place is not None else []
+    found = [f"inside of it first {comparison.place.describe()}"] if comparison.place is not None else []
+    return [f"it arises at {comparison.begins} of the candidate", *found] if comparison.begins else found
 
 
 def _state(node: NodeResult | None) -> str:

@@ -141,8 +141,32 @@ def _indexed(statement: Statement, spot: Spot, node: ast.Subscript) -> Iterator[
             yield Rewrite("reversed", 2, statement, [(holder, key, last)])
     if not isinstance(node.ctx, ast.Load):
         return
+    yield from _centred(statement, node, parts)
     if any(isinstance(part, ast.Slice) for *_, part in parts):
         yield Rewrite("extra_step", 2, statement, [spot.put(node.value)])
+
+
+def _centred(statement: Statement, node: ast.Subscript, parts: list[tuple[Any, Any, ast.expr]]) -> Iterator[Rewrite]:
+    """What is cut out at the beginning, from the middle; along all axes of which a part is taken."""
+    edits: list[tuple[Any, Any, Any]] = []
+    for axis, (holder, key, part) in enumerate(parts):
+        count = _length(part) if isinstance(part, ast.Slice) and part.step is None else None
+        if count is not None:
+            shape = ast.Subscript(ast.Attribute(node.value, "shape", ast.Load()), ast.Constant(axis), ast.Load())
+            rest = ast.BinOp(ast.BinOp(shape, ast.Sub(), count), ast.FloorDiv(), ast.Constant(2))
+            edits.append((holder, key, ast.Slice(rest, ast.BinOp(rest, ast.Add(), count), None)))
+    for chosen in [edits, *([edit] for edit in edits if len(edits) > 1)]:
+        if chosen:
+            yield Rewrite("wrong_index", 2, statement, chosen)
+
+
+def _length(part: ast.Slice) -> ast.expr | None:
+    """Of `[:n]`, `[0:n]` and `[a : a + n]`."""
+    lower, upper = part.lower, part.upper
+    if lower is None or (isinstance(lower, ast.Constant) and lower.value == 0):
+        return upper
+    begins = isinstance(upper, ast.BinOp) and isinstance(upper.op, ast.Add)
+    return upper.right if begins and ast.unparse(upper.left) == ast.unparse(lower) else None  # type: ignore[union-attr]
 
 
 def _sliced(statement: Statement, holder: Any, key: Any, part: ast.Slice) -> Iterator[Rewrite]:
