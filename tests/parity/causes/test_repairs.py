@@ -193,6 +193,40 @@ def test_a_port_that_is_switched_off_proves_nothing(proven):
         assert not any(text in cause.fix for text in ("if False", "module.__class__", "isinstance")), cause.fix
 
 
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [
+        ("y = x + table[t:t + 1]", "y = x + table[t + 1:t + 2]"),
+        ("y = near(t)", "y = near(row[n])"),
+        ("y = [1.0]", "y = [row[0]]"),
+        ("y += 1", "y += share"),
+        ("y = x * scale", "y = x * (scale ** 2 + 1) ** 0.5"),
+        ("y = x / count", "y = x / (count - 1)"),
+        ("y = full[:count]", "y = full[(full.shape[0] - count) // 2:(full.shape[0] - count) // 2 + count]"),
+        ("y = x.reshape(2, 3)", "y = x.transpose(0, 1).reshape(2, 3)"),
+        ("y = x.repeat(1, 2)", "y = x.repeat_interleave(2, dim=1)"),
+        ("y = einsum('ab,bc->ac', x, x)", "y = einsum('ab,bc->ca', x, x)"),
+        ("y, z = x.chunk(2)", "z, y = x.chunk(2)"),
+        ("y = x.std()", "y = x.std(dim=-1, keepdim=True)"),
+        ("y = (1, 0, 0, 1)", "y = (0, 1, 0, 1)"),
+        ("y = cat([x, full])", "y = cat([full, x])"),
+        ("y = zeros_like(x)", "y = x"),
+        ("y = gelu(x)", "y = gelu(x, approximate='tanh')"),
+        ("for i in range(count): pass", "for i in range(count + 1):"),
+        ("if t > 3: y = 1", "if t >= 3:"),
+    ],
+)
+def test_what_porters_write_for_each_other(tmp_path, line, wanted):
+    statement, *_ = _statement(tmp_path, f"def f(x):\n    {line}\n    return x\n", 2)
+    values = {"x": torch.ones(3, 3), "full": torch.ones(9, 3), "share": torch.ones(3, 3), "row": [5.0, 7, 9.0], "n": 2}
+    values |= {"t": 7, "count": 4, "scale": 1.5}
+    suspect = Suspect(statement, SourceFile.read(statement.file), 0.0, values)
+    found = [r for r in rewrites_of(suspect, Constants((0.5,), ((0, 1, 0, 1),)), {}) if r.described()]
+    assert wanted in {rewrite.after for rewrite in found}
+    assert all(rewrite.before != rewrite.after for rewrite in found)
+    assert statement.text() == line.replace(": pass", ":").replace(": y = 1", ":")
+
+
 def test_statements_that_act_are_left_alone(tmp_path):
     statement, *_ = _statement(tmp_path, "def f(path):\n    open(path).read()[:-1]\n    return 1\n", 2)
     suspect = Suspect(statement, SourceFile.read(statement.file), 0.0)

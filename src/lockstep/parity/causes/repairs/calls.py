@@ -175,8 +175,12 @@ def _wrapped(node: ast.expr, functions: dict[str, ast.expr]) -> Iterator[ast.exp
     yield ast.BinOp(one, ast.Sub(), node)
     yield ast.BinOp(one, ast.Add(), node)
     yield ast.BinOp(one, ast.Div(), node)
-    for power in (2, 0.5):
-        yield ast.BinOp(node, ast.Pow(), ast.Constant(power))
+    square, half = ast.BinOp(node, ast.Pow(), ast.Constant(2)), ast.Constant(0.5)
+    yield square
+    yield ast.BinOp(node, ast.Pow(), half)
+    for op in (ast.Add(), ast.Sub()):  # what is left of a signal, and the scale of signal and noise together
+        yield ast.BinOp(ast.BinOp(square, op, one), ast.Pow(), half)
+    yield ast.BinOp(ast.BinOp(one, ast.Sub(), square), ast.Pow(), half)
     for name, function in functions.items():
         if name in _UNARY:
             yield ast.Call(function, [node], [])

@@ -14,7 +14,7 @@ from .sources import SourceFile, Statement
 from .spots import Rewrite, Spot
 
 MOST_OTHERS = 10  # in the place of one name
-MOST_TERMS = 8
+MOST_TERMS, MOST_ROWS, MOST_COUNTED = 8, 4, 1024
 MOST_TARGETS = 4
 _UNSUITABLE = ("self", "cls")
 
@@ -67,6 +67,9 @@ def name_rewrites(
         node = spot.node
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id in kinds:
             yield from _of_name(statement, spot, node, kinds)
+            yield from _neighbours(statement, spot, values[node.id], values)
+        elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+            yield from _of_number(statement, spot, values)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
             yield from _of_attribute(statement, spot, node, values, source)
         if isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.BinOp) and _is_taken(spot):
@@ -85,6 +88,46 @@ def _of_name(statement: Statement, spot: Spot, node: ast.Name, kinds: dict[str, 
         yield Rewrite("wrong_operand", 2, statement, [spot.put(ast.Name(other, ast.Load()))])
     for op in (ast.Sub(), ast.Add()) if wanted in (int, float) else ():
         yield Rewrite("index_offset", 2, statement, [spot.put(ast.BinOp(node, op, ast.Constant(1)))])
+
+
+def _of_number(statement: Statement, spot: Spot, values: dict[str, Any]) -> Iterator[Rewrite]:
+    """A variable, or an end of a row of numbers, where a number was written."""
+    if isinstance(spot.above[-1], ast.Subscript | ast.Slice | ast.UnaryOp):
+        return
+    here = [n for n, v in values.items() if isinstance(v, float | np.ndarray | torch.Tensor) and n not in _UNSUITABLE]
+    for name in here[:MOST_OTHERS]:
+        yield Rewrite("wrong_operand", 2, statement, [spot.put(ast.Name(name, ast.Load()))])
+    for name in [n for n, v in values.items() if _numbers(v)][:MOST_ROWS]:
+        for place in (0, -1):
+            yield Rewrite("wrong_operand", 2, statement, [spot.put(_entry(name, ast.Constant(place)))])
+
+
+def _neighbours(statement: Statement, spot: Spot, now: Any, values: dict[str, Any]) -> Iterator[Rewrite]:
+    """The number before or behind it in the row that it was taken from, by a variable that counts."""
+    if isinstance(now, bool) or not isinstance(now, int | float):
+        return
+    counting = {n: v for n, v in values.items() if type(v) is int and 0 <= v < MOST_COUNTED}
+    for name, row in {n: r for n, v in values.items() if (r := _numbers(v)) and now in r}.items():
+        for counter, count in counting.items():
+            for place in (row.index(now) + 1, row.index(now) - 1):
+                by = place - count
+                if 0 <= place < len(row) and abs(by) <= 1:
+                    index: ast.expr = ast.Name(counter, ast.Load())
+                    if by:
+                        index = ast.BinOp(index, ast.Add() if by > 0 else ast.Sub(), ast.Constant(1))
+                    yield Rewrite("index_offset", 2, statement, [spot.put(_entry(name, index))])
+
+
+def _numbers(value: Any) -> list[float]:
+    """Of a row of numbers; none for anything else."""
+    if isinstance(value, torch.Tensor | np.ndarray):
+        return list(value.tolist()) if value.ndim == 1 and 1 < len(value) <= MOST_COUNTED else []
+    plain = isinstance(value, list | tuple) and 1 < len(value) <= MOST_COUNTED
+    return list(value) if plain and all(type(v) in (int, float) for v in value) else []
+
+
+def _entry(name: str, index: ast.expr) -> ast.expr:
+    return ast.Subscript(ast.Name(name, ast.Load()), index, ast.Load())
 
 
 def _is_taken(spot: Spot) -> bool:
