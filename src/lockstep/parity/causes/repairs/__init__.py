@@ -11,6 +11,7 @@ spots.py      a place in a syntax tree and what may stand there instead
 numbers.py, operators.py, names.py, calls.py, forms.py, statements.py   what porters write for each other
 rewrites.py   all of these for one statement
 results.py    what a run gives, beside the reference's
+kept.py       what lines may leave behind, given back
 search.py     all of it for one comparison
 """
 

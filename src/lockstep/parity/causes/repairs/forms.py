@@ -150,8 +150,8 @@ def _unary_functions(source: SourceFile) -> list[ast.expr]:
 
 
 _PLAIN = frozenset(
-    ["len", "range", "list", "tuple", "dict", "str", "super", "isinstance", "enumerate", "print", "next", "iter", "zip",
-     "set", "type", "id", "sorted", "torch.no_grad", "torch.manual_seed", "range"]
+    ["exit", "sys.exit", "os._exit", "len", "range", "list", "tuple", "dict", "str", "super", "isinstance", "enumerate",
+     "print", "next", "iter", "zip", "set", "type", "id", "sorted", "torch.no_grad", "torch.manual_seed"]
 )  # fmt: skip
 
 

@@ -80,13 +80,15 @@ def _of_constant(statement: Statement, spot: Spot, value: Any, others: list[floa
             if value in group:
                 yield from (instead(other, 1, "setting") for other in group if other != value)
     elif isinstance(value, int):
-        yield from (instead(other, 1, "index_offset") for other in (value + 1, value - 1))
+        summed = isinstance(spot.above[-1], ast.BinOp) and value == 1  # without it is another rewrite
+        yield from (instead(other, 1, "index_offset") for other in (value + 1, value - 1) if other or not summed)
         near = [
             n for n in others if float(n).is_integer() and 0 < abs(n) <= LARGEST and value > 2 and _is_near(n, value)
         ]
         small = [0, 1, 2, 3, -1, -2, value * 2, value // 2, -value] if value <= LARGEST else [value * 2, value // 2]
+        summand = isinstance(spot.above[-1], ast.BinOp) and isinstance(spot.above[-1].op, ast.Add | ast.Sub)
         for other in list(dict.fromkeys([*map(int, near[:MOST_OTHERS]), *small])):
-            if other != value and abs(other - value) != 1:
+            if (other or not summand) and other != value and abs(other - value) != 1:
                 yield instead(other, 2)
     elif isinstance(value, float) and math.isfinite(value):
         near = sorted((n for n in others if _is_near(n, value)), key=lambda n: abs(math.log(n / value)))

@@ -121,9 +121,12 @@ def _moved(node: ast.expr, by: int) -> ast.expr:
     """One more or less; written as a number where it is one."""
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return ast.Constant(node.value + by)
-    added = node.right if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add) else None
+    added = node.right if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub) else None
     if isinstance(node, ast.BinOp) and isinstance(added, ast.Constant) and isinstance(added.value, int):
-        return ast.BinOp(node.left, ast.Add(), ast.Constant(added.value + by))
+        by += added.value if isinstance(node.op, ast.Add) else -added.value
+        node = node.left
+    if not by:
+        return node
     return ast.BinOp(node, ast.Add() if by > 0 else ast.Sub(), ast.Constant(abs(by)))
 
 

@@ -16,20 +16,39 @@ from .spots import Rewrite, spots_of
 from .statements import statement_rewrites
 from .suspects import Suspect
 
-MOST_FACTORS = 12
-# What does more than compute is left alone: files, processes, the network.
+MOST_FACTORS, MOST_OF_ONE = 12, 600  # of the reference's numbers, of one statement's rewrites
+# What does more than compute, whatever it is called on; and what does so for these modules alone.
 ACTING = frozenset(
-    ["open", "write", "write_text", "write_bytes", "save", "save_file", "save_pretrained", "savez", "dump", "remove",
-     "unlink", "rmtree", "rename", "move", "copyfile", "mkdir", "makedirs", "system", "Popen", "check_call",
-     "check_output", "exec", "eval", "kill", "urlopen", "urlretrieve", "request", "post", "push_to_hub",
-     "snapshot_download", "hf_hub_download", "exit", "_exit", "setattr"]
+    ["write", "write_text", "write_bytes", "save_file", "save_pretrained", "savez", "unlink", "rmtree", "rename",
+     "copyfile", "mkdir", "makedirs", "Popen", "check_call", "check_output", "urlopen", "urlretrieve", "push_to_hub",
+     "snapshot_download", "hf_hub_download", "_exit"]
 )  # fmt: skip
+ACTING_OF = {
+    "os": ("remove", "system", "kill", "rmdir", "replace"),
+    "shutil": ("move", "copy", "copytree"),
+    "sys": ("exit",),
+    "subprocess": ("run", "call"),
+    "torch": ("save",),
+    "np": ("save",),
+    "pickle": ("dump",),
+    "json": ("dump",),
+    "requests": ("get", "post", "put", "request", "delete"),
+    "httpx": ("get", "post", "put", "request", "delete"),
+}
+ACTING_NAMES = ("exec", "eval", "exit", "quit", "input")
 
 
-def rewrites_of(suspect: Suspect, constants: Constants, names: dict[str, Any]) -> Iterator[Rewrite]:
-    """`constants`: those of the reference's code and settings; `names`: of the statement's module."""
+def rewrites_of(suspect: Suspect, constants: Constants, names: dict[str, Any]) -> list[Rewrite]:
+    """What porters do often first, of a long line not everything.
+
+    `constants`: those of the reference's code and settings; `names`: of the statement's module.
+    """
+    return sorted(_all_of(suspect, constants, names), key=lambda rewrite: rewrite.rank)[:MOST_OF_ONE]
+
+
+def _all_of(suspect: Suspect, constants: Constants, names: dict[str, Any]) -> Iterator[Rewrite]:
     statement = suspect.statement
-    if _acts(statement.node):
+    if acts(statement.node):
         return
     spots = spots_of(statement)
     yield from number_rewrites(statement, spots, constants)
@@ -42,11 +61,21 @@ def rewrites_of(suspect: Suspect, constants: Constants, names: dict[str, Any]) -
     yield from wrapped_rewrites(statement, spots, constants.numbers[:MOST_FACTORS], _functions(suspect))
 
 
-def _acts(node: ast.stmt) -> bool:
-    """True for a statement that does more than compute: files, processes, the network are left alone."""
-    calls = [n.func for n in ast.walk(node) if isinstance(n, ast.Call)]
-    called = {f.attr if isinstance(f, ast.Attribute) else getattr(f, "id", "") for f in calls}
-    return bool(called & ACTING)
+def acts(node: ast.stmt) -> bool:
+    """True for a statement that does more than compute: files that are written, processes, the network."""
+    return any(_is_acting(call) for call in ast.walk(node) if isinstance(call, ast.Call))
+
+
+def _is_acting(call: ast.Call) -> bool:
+    function = call.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    owner = function.value.id if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) else ""
+    if name == "open":
+        modes = [*call.args[1:2], *(keyword.value for keyword in call.keywords if keyword.arg == "mode")]
+        return any(not isinstance(mode, ast.Constant) or bool(set("wax+") & set(str(mode.value))) for mode in modes)
+    return (
+        name in ACTING or name in ACTING_OF.get(owner, ()) or (isinstance(function, ast.Name) and name in ACTING_NAMES)
+    )
 
 
 def _functions(suspect: Suspect) -> dict[str, ast.expr]:

@@ -6,6 +6,7 @@ import ast
 import io
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
 from dataclasses import dataclass
@@ -15,16 +16,17 @@ from typing import Any
 
 import torch
 
-from ...comparison.results import Cause, Comparison, Standing
+from ...comparison.results import Cause, Comparison, FailedHypothesis, Standing
 from ..edits import Edit
 from ..failures import noted
 from ..live import Live
 from ..whole_run import NEVER, OPEN, Closing, WholeRun
 from .constants import constants_of
 from .executed import KnownValues, LineWatch, RunLine
+from .kept import kept
 from .limits import TooLong, limited
 from .results import Wanted
-from .rewrites import rewrites_of
+from .rewrites import acts, rewrites_of
 from .sources import Running, module_statement
 from .spots import Rewrite
 from .suspects import Files, Suspect, lines_of, reference_values, suspects_of
@@ -39,8 +41,9 @@ MOST_SUSPECTS = 60
 LATER, FIRST_PLACES, MUCH_LATER = 0.34, 6, 0.06  # ranks that a suspect comes behind the one before it
 NEAR = 2e-2  # of the distance before: worth a comparison
 CLOSE = 3e-5  # relative: what rounding may leave of a result
-MOST_KEPT = 1 << 26  # numbers of weights that are kept
-SLOWER, LEAST_SECONDS = 10.0, 3.0
+SLOWER, LEAST_SECONDS = 10.0, 1.0
+CHECKED = 250  # runs after which the port is asked whether it still gives the same
+MOST_ENDLESS, MOST_ENDLESS_RUNS = 2, 12  # of one statement, of all
 COMPARED = 12  # rewrites that are compared whole
 
 
@@ -85,6 +88,7 @@ class _Repair:
         self.before = float("inf")
         self.seconds = LEAST_SECONDS
         self._running: dict[int, Running] = {}
+        self._endless: Counter[int] = Counter()  # runs of a statement's rewrites that had to be ended
         self.called: dict[tuple[str, int], RunLine] = {}  # lines that run when the port is called
         self._left, self._count = float(evaluations), 0
         self._depth, self._most = depth, MOST_PLAIN if depth is Depth.PLAIN else MOST_TRIED
@@ -98,15 +102,19 @@ class _Repair:
             self.seconds = max(LEAST_SECONDS, SLOWER * (time.perf_counter() - began))
             self.wanted = Wanted(self.search.across.live.run(self.search.across.own))
             self.before = self.wanted.distance(self.before_result)
-            if not self.wanted.is_known or self.before <= CLOSE:
+            if not self.wanted.is_known or self.before <= CLOSE or not self._repeats():
                 return None
             suspects = self._suspects()
         compared = 0
-        with _kept(self.search, self.search.across):
+        files = {suspect.source.name for suspect in suspects}
+        with kept((self.search, self.search.across), files, live.target) as before:
             for rewrite, suspect in self._rewrites(suspects):
-                if self._is_late():
+                if self._is_late() or (self._count % CHECKED == CHECKED - 1 and not self._repeats()):
                     break
+                if self._endless[id(rewrite.statement.node)] >= MOST_ENDLESS:
+                    continue
                 left = self._tried(rewrite, suspect)
+                before.give_back()
                 if left > max(CLOSE, NEAR * min(self.before, 1.0)) or compared >= COMPARED:
                     continue
                 compared += 1
@@ -117,8 +125,19 @@ class _Repair:
                     return self._cause(rewrite, closing, left)
         return None
 
+    def _repeats(self) -> bool:
+        """False for a port that gives something else each time: nothing can be said of a line of it."""
+        with _quiet():
+            again = self.wanted.distance(self.search.live.run(self.search.own))
+        return abs(again - self.before) <= CLOSE * max(1.0, self.before)
+
     def _is_late(self) -> bool:
-        return self._left <= 0 or self._count >= self._most or self.log.interrupted
+        return (
+            sum(self._endless.values()) >= MOST_ENDLESS_RUNS
+            or self._left <= 0
+            or self._count >= self._most
+            or self.log.interrupted
+        )
 
     def _suspects(self) -> list[Suspect]:
         search, live = self.search, self.search.live
@@ -127,7 +146,13 @@ class _Repair:
             right = lines_of(search.across.live, search.across.own, KnownValues(), self.files)
             mine = lines_of(live, search.own, known, self.files)
         self.called = {key: line for key, line in mine.items() if not line.built}
-        return suspects_of(mine, set(right), self.files, self.seen)[:MOST_SUSPECTS]
+        found = suspects_of(mine, set(right), self.files, self.seen)
+        acting = next((suspect for suspect in found if acts(suspect.statement.node)), None)
+        if acting is not None:  # a name or a number of its may come from any other line
+            said = f"it does more than compute (`{acting.statement.text()}`), so no line was written otherwise"
+            self.log.add(FailedHypothesis("the port's own lines", acting.statement.line, said, False, ""))
+            return []
+        return found[:MOST_SUSPECTS]
 
     def _rewrites(self, suspects: list[Suspect]) -> Iterator[tuple[Rewrite, Suspect]]:
         """Each text once, what porters do often and the likeliest lines first."""
@@ -160,7 +185,10 @@ class _Repair:
             with self._in_force(rewrite, suspect) as made, _quiet(), limited(self.seconds):
                 result = made.call() if made is not None else None
             return self.wanted.distance(result) if result is not None else float("inf")
-        except (Exception, TooLong):  # a line that makes no sense
+        except TooLong:
+            self._endless[id(rewrite.statement.node)] += 1
+            return float("inf")
+        except (Exception, SystemExit):  # a line that makes no sense
             return float("inf")
 
     @contextmanager
@@ -213,10 +241,14 @@ class _Repair:
             with self._in_force(rewrite, suspect) as made, _quiet(), watch.watching():
                 if made is not None:
                     made.call()
-        except (Exception, TooLong):
+        except (Exception, SystemExit, TooLong):
             return False
         gone = [line for key, line in self.called.items() if key not in watch.lines]
         here = {line.code for line in self.called.values() if rewrite.statement.holds(line.file, line.number)}
+        node = rewrite.statement.node
+        if isinstance(node, ast.If | ast.While) and rewrite.kind != "condition":
+            if gone or node.body[0].lineno == node.lineno:  # a branch that is not taken any more, or may not be
+                return False
         elsewhere = [line for line in gone if line.code not in here]
         return len(elsewhere) <= (MOST_GONE if rewrite.kind == "extra_step" and not suspect.built else 0)
 
@@ -232,7 +264,7 @@ class _Repair:
                     )
                     whole.without = search.whole.without
                     again = whole.compared_again([])
-        except (Exception, TooLong):
+        except (Exception, SystemExit, TooLong):
             return None
         if again is None:
             return None
@@ -275,20 +307,3 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings(), torch.no_grad(), redirect_stdout(io.StringIO()):
         warnings.simplefilter("ignore")
         yield
-
-
-@contextmanager
-def _kept(*searches: Any) -> Iterator[None]:
-    """Weights that a line wrote into are given back behind all of it."""
-    tensors = [t for search in searches for t in search.live.weights().values()]
-    if sum(t.numel() for t in tensors) > MOST_KEPT:
-        yield
-        return
-    held = [(t, t._version, t.clone()) for t in tensors if not t.is_inference()]
-    try:
-        yield
-    finally:
-        for tensor, version, content in held:
-            if tensor._version != version:
-                with torch.no_grad():
-                    tensor.copy_(content)

@@ -7,6 +7,7 @@ import ast
 import gc
 import linecache
 import types
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -98,7 +99,9 @@ def head_of(node: ast.stmt) -> str:
 def codes_of(top: ast.stmt, file: str, flags: int = 0) -> list[types.CodeType]:
     """Every code object of a statement of a module, in the order of the source."""
     tree = ast.fix_missing_locations(ast.Module([top], []))
-    return list(_codes(compile(tree, file, "exec", flags=flags, dont_inherit=True)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of lines that nobody wrote
+        return list(_codes(compile(tree, file, "exec", flags=flags, dont_inherit=True)))
 
 
 def _codes(code: types.CodeType) -> Iterator[types.CodeType]:
