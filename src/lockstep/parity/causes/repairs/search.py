@@ -246,9 +246,9 @@ class _Repair:
         gone = [line for key, line in self.called.items() if key not in watch.lines]
         here = {line.code for line in self.called.values() if rewrite.statement.holds(line.file, line.number)}
         node = rewrite.statement.node
-        if isinstance(node, ast.If | ast.While) and rewrite.kind != "condition":
-            if gone or node.body[0].lineno == node.lineno:  # a branch that is not taken any more, or may not be
-                return False
+        branch = node.body[0] if isinstance(node, ast.If | ast.While) and rewrite.kind != "condition" else None
+        if branch is not None and (gone or branch.lineno == node.lineno):  # it may not be taken any more
+            return False
         elsewhere = [line for line in gone if line.code not in here]
         return len(elsewhere) <= (MOST_GONE if rewrite.kind == "extra_step" and not suspect.built else 0)
 
