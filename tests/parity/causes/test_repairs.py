@@ -10,9 +10,9 @@ import torch
 
 from lockstep.cli.parity.proofs import proof
 from lockstep.cli.parity.runs import RunRecipe, load
+from lockstep.parity.causes.limits import TooLong, limited
 from lockstep.parity.causes.repairs.constants import Constants
 from lockstep.parity.causes.repairs.executed import Having, KnownValues
-from lockstep.parity.causes.repairs.limits import TooLong, limited
 from lockstep.parity.causes.repairs.operators import operator_rewrites
 from lockstep.parity.causes.repairs.rewrites import rewrites_of
 from lockstep.parity.causes.repairs.sources import Running, SourceFile

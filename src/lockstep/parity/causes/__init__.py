@@ -9,6 +9,7 @@ edits.py           one thing changed, and given back; examples.py: what is there
 flow.py            which step takes what which other step gave
 in_place.py        what is written into while somebody still needs it
 remembered.py      what need not be run again
+limits.py          an end to a run that takes far too long
 hypotheses/        what other implementations do differently
 rounding.py        causes of what lies inside the floor
 recorded.py, value_tests.py   what the recorded values prove by themselves

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -169,11 +170,17 @@ class _Repaired:
         if found is None:
             return
         self._comparison.begins = found.evidence["line"]
-        if not stands or hard:
+        if not stands or hard or _is_of_another_number(causes[0], found):
             self._comparison.causes, self._comparison.explained = [found], self._explained
         else:
             causes[0].fix = found.fix
             causes[0].evidence |= {name: found.evidence[name] for name in ("line", "before", "after")}
+
+
+def _is_of_another_number(cause: Cause, found: Cause) -> bool:
+    """True for numbers of the code that the line with which all is right does not have: they switch the fault off."""
+    told = re.match(r"(\S+) instead of (\S+) in the code of", cause.why)
+    return told is not None and not any(number in str(found.evidence["before"]) for number in told.groups())
 
 
 def _is_hard_to_read(cause: Cause) -> bool:

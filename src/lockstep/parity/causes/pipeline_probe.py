@@ -8,6 +8,7 @@ import inspect
 import shutil
 import sys
 import tempfile
+import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,11 +38,13 @@ from .hypotheses.schedule_change import TableChange, put_tables
 from .hypotheses.state import StateChange, states_in_force
 from .hypotheses.step_changes import StateHanded, hand_states
 from .hypotheses.written_tables import TableWritten, tables_written
+from .limits import TooLong, limited
 from .probe import Probe, Reached, Survey, cost_of
 from .remembered import Refuted, Remembered
 
 PIPELINE = "@pipeline"
 METHODS = ("encode", "decode")
+SLOWER, LEAST_SECONDS = 20.0, 5.0  # what a run with another number may take beside one without
 _PACKAGE = __name__.rpartition(".")[0].rpartition(".")[0]
 _SCHEDULER_METHODS = ("step", "set_timesteps", "scale_model_input", "add_noise")
 
@@ -113,6 +116,7 @@ class PipelineProbe(Probe):
         self._here = None
         self._inside = inside  # the model, and which of its calls, that the value comes to be in
         self._plain: torch.Tensor | None = None  # the value without any change
+        self._seconds = 0.0  # until it came by
         self._remembered = Remembered(live.parts.modules, inside, right)
         self._folder = tempfile.mkdtemp(prefix="parity-cause-")
         weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
@@ -202,14 +206,17 @@ class PipelineProbe(Probe):
                     recorder._target.__class__ = _RootsAlone
                     recorder._target.also = self.key.path if self._inside else ""  # type: ignore[attr-defined]
                     modules = dict(self.live.parts.modules) if self._between_modules(self.held) else modules
+            began = time.perf_counter()
+            if any(isinstance(c, OwnNumberChange) for e in edits for c in e.changes):  # of a loop's end, too
+                stack.enter_context(limited(max(LEAST_SECONDS, SLOWER * self._seconds)))
             try:
                 with recorder, self.edited(self.live, [*self.held, *edits], observed if observe else None, modules):
                     recorder.result(self.live.run(self.own))
             except Reached as reached:
                 if observe is not None and not edits:
-                    self._plain = reached.value
+                    self._plain, self._seconds = reached.value, time.perf_counter() - began
                 return reached.value
-            except Refuted:
+            except (Refuted, TooLong):
                 return None
         return None
 

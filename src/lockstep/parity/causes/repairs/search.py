@@ -19,12 +19,12 @@ import torch
 from ...comparison.results import Cause, Comparison, FailedHypothesis, Standing
 from ..edits import Edit
 from ..failures import noted
+from ..limits import TooLong, limited
 from ..live import Live
 from ..whole_run import NEVER, OPEN, Closing, WholeRun
 from .constants import constants_of
 from .executed import KnownValues, LineWatch, RunLine
 from .kept import kept
-from .limits import TooLong, limited
 from .results import Wanted
 from .rewrites import acts, rewrites_of
 from .sources import Running, module_statement
