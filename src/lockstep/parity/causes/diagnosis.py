@@ -173,6 +173,7 @@ class _Repaired:
         if not stands or hard or _is_of_another_number(causes[0], found):
             self._comparison.causes, self._comparison.explained = [found], self._explained
         else:
+            self._comparison.explained = self._explained
             causes[0].fix = found.fix
             causes[0].evidence |= {name: found.evidence[name] for name in ("line", "before", "after")}
 
