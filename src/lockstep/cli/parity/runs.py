@@ -214,8 +214,8 @@ def _reference_pipeline(run: RunRecipe) -> Any:
 
 def _function_side(run: RunRecipe) -> Side:
     """`build()` gives (model, call), (model, call, name), or an object that can be called without arguments."""
-    build = _find_function(run.model)
     try:
+        build = _find_function(run.model)
         made = build()
     except LockstepError:
         raise
