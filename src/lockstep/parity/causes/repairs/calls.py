@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from .names import held_at
-from .sources import Statement
-from .spots import Rewrite, Spot
+from .sources import Statement, is_library
+from .spots import Rewrite, Spot, node_of
 
 # Functions that are written for each other, under whatever module.
 _GROUPS = (
@@ -34,7 +34,6 @@ _GROUPS = (
     ("linspace", "logspace", "geomspace"),
     ("logical_and", "logical_or"),
     ("int", "round", "float", "ceil", "floor"),
-    ("ceil", "floor", "round", "int"),
     ("lt", "le", "gt", "ge"),
     ("mode", "sample"),
     ("avg_pool2d", "max_pool2d"),
@@ -70,8 +69,8 @@ def call_rewrites(statement: Statement, spots: Iterable[Spot]) -> Iterator[Rewri
     yield from _other_axes(statement, [s.node for s in spots if isinstance(s.node, ast.Call)])
     for spot in spots:
         if isinstance(spot.node, ast.Call):
-            yield from _other_function(statement, spot, spot.node)
-            yield from _arguments(statement, spot, spot.node)
+            yield from _other_function(statement, spot.node)
+            yield from _arguments(statement, spot.node)
             yield from _undone(statement, spot, spot.node)
 
 
@@ -88,37 +87,23 @@ def _other_axes(statement: Statement, calls: list[ast.Call]) -> Iterator[Rewrite
             for keep in (True, False):
                 edits: list[tuple[Any, Any, Any]] = []
                 for call in group:
-                    own = isinstance(call.func, ast.Attribute) and not _is_library(call.func.value)
+                    own = isinstance(call.func, ast.Attribute) and not is_library(call.func.value)
                     rest = [k for k in call.keywords if k.arg not in ("dim", "axis", "keepdim", "keepdims")]
-                    added = [ast.keyword("dim", _constant(axes))]
+                    added = [ast.keyword("dim", node_of(axes))]
                     added += [ast.keyword("keepdim", ast.Constant(True))] if keep else []
                     edits += [(call, "args", call.args[: 0 if own else 1]), (call, "keywords", [*rest, *added])]
                 yield Rewrite("reduced_axes", 2, statement, edits)
 
 
-def _is_library(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id in ("torch", "F", "np", "numpy", "math")
-
-
-def _constant(value: Any) -> ast.expr:
-    if isinstance(value, tuple):
-        return ast.Tuple([_constant(v) for v in value], ast.Load())
-    return (
-        ast.UnaryOp(ast.USub(), ast.Constant(-value)) if isinstance(value, int) and value < 0 else ast.Constant(value)
-    )
-
-
-def _other_function(statement: Statement, spot: Spot, node: ast.Call) -> Iterator[Rewrite]:
+def _other_function(statement: Statement, node: ast.Call) -> Iterator[Rewrite]:
     function, name = node.func, _named(node)
     others = dict.fromkeys(other for group in _GROUPS if name in group for other in group if other != name)
     for other in others:
-        if isinstance(function, ast.Attribute):
-            yield Rewrite("other_function", 2, statement, [(function, "attr", other)])
-        else:
-            yield Rewrite("other_function", 2, statement, [(function, "id", other)])
+        field = "attr" if isinstance(function, ast.Attribute) else "id"
+        yield Rewrite("other_function", 2, statement, [(function, field, other)])
 
 
-def _arguments(statement: Statement, spot: Spot, node: ast.Call) -> Iterator[Rewrite]:
+def _arguments(statement: Statement, node: ast.Call) -> Iterator[Rewrite]:
     edits: list[tuple[Any, Any, Any]]
     count = len(node.args)
     for i in range(count):
@@ -154,9 +139,7 @@ def wrapped_rewrites(
     """A step that was left out around a value. `functions`: those that the port or the reference calls elsewhere."""
     for spot in spots:
         node = spot.node
-        if not isinstance(node, ast.Name | ast.BinOp | ast.Call | ast.Subscript | ast.Attribute):
-            continue
-        if not isinstance(getattr(node, "ctx", ast.Load()), ast.Load) or _is_called(spot):
+        if not spot.is_taken or not isinstance(node, ast.Name | ast.BinOp | ast.Call | ast.Subscript | ast.Attribute):
             continue
         rank = 3 if isinstance(spot.above[-1], ast.stmt) else 4  # around all of it, or around a part
         for other in _wrapped(node, functions):
@@ -167,7 +150,7 @@ def wrapped_rewrites(
         for factor in dict.fromkeys((*_FACTORS, *numbers)):
             for op in (ast.Mult(), ast.Div()):
                 changed = ast.BinOp(node, op, ast.Constant(factor))
-                yield Rewrite("left_out", rank, statement, [spot.put(changed)], number=factor)
+                yield Rewrite("left_out", rank, statement, [spot.put(changed)])
 
 
 def _wrapped(node: ast.expr, functions: dict[str, ast.expr]) -> Iterator[ast.expr]:
@@ -184,12 +167,6 @@ def _wrapped(node: ast.expr, functions: dict[str, ast.expr]) -> Iterator[ast.exp
     for name, function in functions.items():
         if name in _UNARY:
             yield ast.Call(function, [node], [])
-
-
-def _is_called(spot: Spot) -> bool:
-    """True for the function of a call, and for what an attribute is taken of."""
-    above = spot.above[-1] if spot.above else None
-    return isinstance(above, ast.Attribute) or (isinstance(above, ast.Call) and above.func is spot.node)
 
 
 def missing_arguments(

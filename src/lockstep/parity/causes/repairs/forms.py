@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from .sources import SourceFile, Statement
-from .spots import Rewrite, Spot
+from .spots import Rewrite, Spot, node_of
 
 MOST_AXES = 5
 MOST_WORDS, MOST_LETTERS, MOST_FUNCTIONS = 6, 24, 10
@@ -24,13 +24,13 @@ def form_rewrites(
     functions = _unary_functions(source)
     for spot in spots:
         node = spot.node
-        if isinstance(node, ast.Name) and isinstance(values.get(node.id), torch.Tensor) and _is_read(spot):
+        if isinstance(node, ast.Name) and isinstance(values.get(node.id), torch.Tensor) and spot.is_taken:
             yield from _turned(statement, spot, values[node.id])
         if isinstance(node, ast.Call):
             yield from _of_call(statement, spot, node)
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield from _other_words(statement, spot, node.value, source)
-        if isinstance(node, ast.Name | ast.Call | ast.BinOp) and _is_read(spot):
+        if isinstance(node, ast.Name | ast.Call | ast.BinOp) and spot.is_taken:
             for function in functions:
                 if not (isinstance(node, ast.Call) and ast.unparse(node.func) == ast.unparse(function)):
                     rank = 3 if isinstance(spot.above[-1], ast.stmt) else 4
@@ -39,18 +39,8 @@ def form_rewrites(
         yield from _other_turns(statement, statement.node)
 
 
-def _is_read(spot: Spot) -> bool:
-    above = spot.above[-1] if spot.above else None
-    if isinstance(above, ast.Call) and above.func is spot.node:
-        return False
-    return isinstance(getattr(spot.node, "ctx", ast.Load()), ast.Load)
-
-
 def _method(node: ast.expr, name: str, *numbers: int) -> ast.Call:
-    given: list[ast.expr] = [
-        ast.UnaryOp(ast.USub(), ast.Constant(-number)) if number < 0 else ast.Constant(number) for number in numbers
-    ]
-    return ast.Call(ast.Attribute(node, name, ast.Load()), given, [])
+    return ast.Call(ast.Attribute(node, name, ast.Load()), [node_of(number) for number in numbers], [])
 
 
 def _turned(statement: Statement, spot: Spot, value: torch.Tensor) -> Iterator[Rewrite]:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from .sources import SourceFile, Statement
-from .spots import Rewrite, Spot
+from .sources import Statement
+from .spots import Rewrite, Spot, exchanges, reordered
 
 MOST_OTHERS = 10  # in the place of one name
 MOST_TERMS, MOST_ROWS, MOST_COUNTED = 8, 4, 1024
@@ -58,9 +58,7 @@ def attributes_of(owner: Any) -> dict[str, Any]:
     return held
 
 
-def name_rewrites(
-    statement: Statement, spots: list[Spot], values: dict[str, Any], source: SourceFile
-) -> Iterator[Rewrite]:
+def name_rewrites(statement: Statement, spots: list[Spot], values: dict[str, Any]) -> Iterator[Rewrite]:
     """`values`: what is visible where the statement runs."""
     kinds = {name: kind_of(value) for name, value in values.items() if name not in _UNSUITABLE}
     for spot in spots:
@@ -71,8 +69,8 @@ def name_rewrites(
         elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
             yield from _of_number(statement, spot, values)
         elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-            yield from _of_attribute(statement, spot, node, values, source)
-        if isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.BinOp) and _is_taken(spot):
+            yield from _of_attribute(statement, spot, node, values)
+        if isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.BinOp) and spot.is_taken:
             yield from _of_value(statement, spot, values)
     yield from _targets(statement)
     yield from _terms(statement, spots, values)
@@ -130,14 +128,6 @@ def _entry(name: str, index: ast.expr) -> ast.expr:
     return ast.Subscript(ast.Name(name, ast.Load()), index, ast.Load())
 
 
-def _is_taken(spot: Spot) -> bool:
-    """True for a value that is handed on, not for a function or for what an attribute is taken of."""
-    above = spot.above[-1] if spot.above else None
-    if isinstance(above, ast.Attribute) or (isinstance(above, ast.Call) and above.func is spot.node):
-        return False
-    return isinstance(getattr(spot.node, "ctx", ast.Load()), ast.Load)
-
-
 def _of_value(statement: Statement, spot: Spot, values: dict[str, Any]) -> Iterator[Rewrite]:
     """A variable that is there already in the place of what is made anew."""
     now = held_at(spot.node, values)
@@ -161,10 +151,8 @@ def _alike(one: str, other: str) -> int:
     return begin + end
 
 
-def _of_attribute(
-    statement: Statement, spot: Spot, node: ast.Attribute, values: dict[str, Any], source: SourceFile
-) -> Iterator[Rewrite]:
-    """Another attribute of the same object, of those that the file names or the object has."""
+def _of_attribute(statement: Statement, spot: Spot, node: ast.Attribute, values: dict[str, Any]) -> Iterator[Rewrite]:
+    """Another attribute of the same object, or another result of the same model."""
     owner = values.get(node.value.id) if isinstance(node.value, ast.Name) else None
     if owner is None or isinstance(owner, torch.Tensor | np.ndarray) or type(owner).__name__ == "module":
         others = list(_RESULTS.get(node.attr, ()))
@@ -207,15 +195,8 @@ def _targets(statement: Statement) -> Iterator[Rewrite]:
     tuples = [t for t in ([node.target] if isinstance(node, ast.For) else node.targets) if isinstance(t, ast.Tuple)]
     for target in tuples:
         count = len(target.elts)
-        if 2 <= count <= MOST_TARGETS:
-            orders = list(permutations(range(count)))
-        else:
-            pairs = [(i, j) for i in range(count) for j in range(i + 1, count)]
-            orders = [tuple(j if k == i else i if k == j else k for k in range(count)) for i, j in pairs]
-        for order in orders:
-            if list(order) != sorted(order):
-                edits = [(target.elts, place, target.elts[taken]) for place, taken in enumerate(order)]
-                yield Rewrite("split_order", 2, statement, edits)
+        orders = permutations(range(count)) if count <= MOST_TARGETS else exchanges(count, count)
+        yield from reordered("split_order", 2, statement, target.elts, orders)
 
 
 def _terms(statement: Statement, spots: list[Spot], values: dict[str, Any]) -> Iterator[Rewrite]:
@@ -229,7 +210,7 @@ def _terms(statement: Statement, spots: list[Spot], values: dict[str, Any]) -> I
     fitting = [n for n, v in values.items() if isinstance(v, torch.Tensor | np.ndarray | float) and n not in ("self",)]
     fitting = [n for n in fitting if not isinstance(v := values[n], torch.Tensor) or v.is_floating_point()]
     ordered = sorted(fitting, key=lambda n: (n not in named, n in read))[:MOST_TERMS]
-    places = [Spot(value, node, "value")] + [s for s in spots if _is_operand(s)]
+    places = [Spot(value, node, "value")] + [s for s in spots if s.is_taken and isinstance(s.above[-1], ast.BinOp)]
     for spot in places[:6]:
         for name in ordered:
             other = ast.Name(name, ast.Load())
@@ -237,8 +218,3 @@ def _terms(statement: Statement, spots: list[Spot], values: dict[str, Any]) -> I
                 changed = ast.BinOp(spot.node, op, other)
                 rank = 3 if spot.node is value else 4
                 yield Rewrite("left_out", rank, statement, [spot.put(changed)])
-
-
-def _is_operand(spot: Spot) -> bool:
-    above = spot.above[-1] if spot.above else None
-    return isinstance(above, ast.BinOp) and isinstance(getattr(spot.node, "ctx", ast.Load()), ast.Load)

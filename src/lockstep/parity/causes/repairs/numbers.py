@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import permutations
 from typing import Any
 
 from .constants import Constants
 from .sources import Statement
-from .spots import Rewrite, Spot
+from .spots import Rewrite, Spot, exchanges, node_of, reordered
 
 MOST_OTHERS = 14
 FARTHEST = 40.0  # times
@@ -60,18 +60,12 @@ def _other_rows(
     if len(here) > 1 and None not in here:
         for row in constants.rows:
             if len(row) == len(here) and list(row) != here:
-                yield Rewrite("constant", 1, statement, [spot.put(type(node)([_constant(n) for n in row], node.ctx))])
-
-
-def _constant(value: float) -> ast.expr:
-    return ast.UnaryOp(ast.USub(), ast.Constant(-value)) if value < 0 else ast.Constant(value)
+                yield Rewrite("constant", 1, statement, [spot.put(type(node)([node_of(n) for n in row], node.ctx))])
 
 
 def _of_constant(statement: Statement, spot: Spot, value: Any, others: list[float]) -> Iterator[Rewrite]:
     def instead(other: Any, rank: int, kind: str = "constant") -> Rewrite:
-        node = ast.UnaryOp(ast.USub(), ast.Constant(-other)) if _is_negative(other) else ast.Constant(other)
-        number = other if isinstance(other, int | float) and not isinstance(other, bool) else None
-        return Rewrite(kind, rank, statement, [spot.put(node)], number=number)
+        return Rewrite(kind, rank, statement, [spot.put(node_of(other))])
 
     if isinstance(value, bool):
         yield instead(not value, 1, "setting")
@@ -102,10 +96,6 @@ def _is_near(one: float, other: float) -> bool:
     return one != other and one * other > 0 and 1 / FARTHEST <= one / other <= FARTHEST
 
 
-def _is_negative(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and value < 0
-
-
 def _number(node: ast.expr) -> float | None:
     inner = node.operand if isinstance(node, ast.UnaryOp) else node
     value = inner.value if isinstance(inner, ast.Constant) else None
@@ -117,13 +107,6 @@ def _ordered(statement: Statement, entries: list[ast.expr]) -> Iterator[Rewrite]
     if len(entries) < 2 or any(_number(entry) is None for entry in entries):
         return
     count = len(entries)
-    if count <= MOST_ORDERED:
-        orders = list(permutations(range(count)))
-    else:
-        swaps = [(i, i + 1) for i in range(count - 1)] + [(i, i + 2) for i in range(count - 2)]
-        orders = [tuple(j if k == i else i if k == j else k for k in range(count)) for i, j in swaps]
-        orders.append(tuple(reversed(range(count))))
-    for order in orders:
-        if list(order) != sorted(order):
-            edits = [(entries, place, entries[taken]) for place, taken in enumerate(order)]
-            yield Rewrite("axes_swapped", 2, statement, edits)
+    few: Iterable[Sequence[int]] = [*exchanges(count, 2), list(reversed(range(count)))]
+    orders = permutations(range(count)) if count <= MOST_ORDERED else few
+    yield from reordered("axes_swapped", 2, statement, entries, orders)

@@ -12,6 +12,7 @@ from .forms import form_rewrites
 from .names import name_rewrites
 from .numbers import number_rewrites
 from .operators import operator_rewrites
+from .sources import is_library
 from .spots import Rewrite, spots_of
 from .statements import statement_rewrites
 from .suspects import Suspect
@@ -55,7 +56,7 @@ def _all_of(suspect: Suspect, constants: Constants, names: dict[str, Any]) -> It
     yield from operator_rewrites(statement, spots)
     yield from call_rewrites(statement, spots)
     yield from missing_arguments(statement, spots, suspect.values, names)
-    yield from name_rewrites(statement, spots, suspect.values, suspect.source)
+    yield from name_rewrites(statement, spots, suspect.values)
     yield from form_rewrites(statement, spots, suspect.values, suspect.source)
     yield from statement_rewrites(statement)
     yield from wrapped_rewrites(statement, spots, constants.numbers[:MOST_FACTORS], _functions(suspect))
@@ -81,12 +82,8 @@ def _is_acting(call: ast.Call) -> bool:
 def _functions(suspect: Suspect) -> dict[str, ast.expr]:
     """Functions by their names, as the file calls them anywhere."""
     calls = [n for n in ast.walk(suspect.source.tree) if isinstance(n, ast.Call)]
-    named = {n.func.attr: n.func for n in calls if isinstance(n.func, ast.Attribute) and _is_module(n.func.value)}
+    named = {n.func.attr: n.func for n in calls if isinstance(n.func, ast.Attribute) and is_library(n.func.value)}
     if any(isinstance(n, ast.Name) and n.id == "torch" for n in ast.walk(suspect.source.tree)):
         for name in ("exp", "log", "sqrt", "square", "sigmoid", "tanh", "round", "abs"):
             named.setdefault(name, ast.Attribute(ast.Name("torch", ast.Load()), name, ast.Load()))
     return named  # type: ignore[return-value]
-
-
-def _is_module(node: ast.expr) -> bool:
-    return isinstance(node, ast.Name) and node.id in ("torch", "F", "np", "math", "numpy")

@@ -7,9 +7,8 @@ import io
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, redirect_stdout
-from dataclasses import dataclass
 from enum import IntEnum
 from itertools import combinations
 from typing import Any
@@ -33,9 +32,8 @@ from .suspects import Files, Suspect, lines_of, reference_values, suspects_of
 
 PAIRED, MOST_SMALL, PAIR_RANK = 8, 16, 3.5  # two small things of one line, behind everything else
 SMALL = ("index_offset", "axes_swapped", "argument_order", "order_exchanged", "operand_order")
-MOST_TRIED = 4000
-MOST_PLAIN = 200
-MOST_GONE = 3  # lines that a cause may keep from being run
+MOST_TRIED, MOST_PLAIN = 4000, 200  # of everything, and where something stands already
+MOST_GONE = 3  # lines of a helper that was called too much
 COST = 0.1  # of the evaluations that a whole run counts
 MOST_SUSPECTS = 60
 LATER, FIRST_PLACES, MUCH_LATER = 0.34, 6, 0.06  # ranks that a suspect comes behind the one before it
@@ -70,14 +68,6 @@ def repaired_line(
     return found
 
 
-@dataclass(eq=False)
-class _InForce:
-    """A side that was made again."""
-
-    live: Live
-    call: Callable[[], Any]
-
-
 class _Repair:
     def __init__(
         self, search: Any, comparison: Comparison, evaluations: int, seen: Iterable[str], depth: Depth
@@ -98,10 +88,10 @@ class _Repair:
         live = self.search.live
         with _quiet():
             began = time.perf_counter()
-            self.before_result = live.run(self.search.own)
+            mine = live.run(self.search.own)
             self.seconds = max(LEAST_SECONDS, SLOWER * (time.perf_counter() - began))
             self.wanted = Wanted(self.search.across.live.run(self.search.across.own))
-            self.before = self.wanted.distance(self.before_result)
+            self.before = self.wanted.distance(mine)
             if not self.wanted.is_known or self.before <= CLOSE or not self._repeats():
                 return None
             suspects = self._suspects()
@@ -183,7 +173,7 @@ class _Repair:
         result: Any = None
         try:
             with self._in_force(rewrite, suspect) as made, _quiet(), limited(self.seconds):
-                result = made.call() if made is not None else None
+                result = made.run(self.search.own) if made is not None else None
             return self.wanted.distance(result) if result is not None else float("inf")
         except TooLong:
             self._endless[id(rewrite.statement.node)] += 1
@@ -192,7 +182,7 @@ class _Repair:
             return float("inf")
 
     @contextmanager
-    def _in_force(self, rewrite: Rewrite, suspect: Suspect) -> Iterator[_InForce | None]:
+    def _in_force(self, rewrite: Rewrite, suspect: Suspect) -> Iterator[Live | None]:
         """The port with the line written so; made again where the line runs while it is made."""
         search, statement = self.search, rewrite.statement
         running = self._runs(statement.top, statement.file)  # as the file is read
@@ -209,12 +199,12 @@ class _Repair:
                 yield None
                 return
             if not suspect.built or search.live.build is None:
-                yield _InForce(search.live, lambda: search.live.run(search.own)) if not suspect.built else None
+                yield search.live if not suspect.built else None
                 return
             with _quiet(), limited(2 * self.seconds):
                 live = search.live.again()
             live.rename(search.own)
-            yield _InForce(live, lambda: live.run(search.own))
+            yield live
 
     def _runs(self, top: ast.stmt, file: str) -> Running:
         if id(top) not in self._running:
@@ -240,7 +230,7 @@ class _Repair:
         try:
             with self._in_force(rewrite, suspect) as made, _quiet(), watch.watching():
                 if made is not None:
-                    made.call()
+                    made.run(self.search.own)
         except (Exception, SystemExit, TooLong):
             return False
         gone = [line for key, line in self.called.items() if key not in watch.lines]
@@ -260,7 +250,7 @@ class _Repair:
             with self._in_force(rewrite, suspect) as made, _quiet():
                 if made is not None:
                     whole = WholeRun(
-                        made.live, search.own, search.foreign, True, search.whole.floor, search.whole.map, self.log
+                        made, search.own, search.foreign, True, search.whole.floor, search.whole.map, self.log
                     )
                     whole.without = search.whole.without
                     again = whole.compared_again([])

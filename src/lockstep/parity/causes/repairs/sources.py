@@ -91,6 +91,11 @@ class SourceFile:
         return max(holding, key=lambda s: s.node.lineno, default=None)
 
 
+def is_library(node: ast.expr) -> bool:
+    """True for the name of a module of functions, as files import them."""
+    return isinstance(node, ast.Name) and node.id in ("torch", "F", "np", "numpy", "math")
+
+
 def head_of(node: ast.stmt) -> str:
     """The statement in one line; of what holds other statements only its head."""
     return ast.unparse(node).partition("\n")[0]

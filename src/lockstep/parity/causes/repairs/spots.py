@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 from .sources import Statement, head_of
@@ -22,6 +23,14 @@ class Spot:
     key: Any  # a field's name or an index
     above: tuple[ast.AST, ...] = ()  # what it is inside of, innermost last
 
+    @property
+    def is_taken(self) -> bool:
+        """True for a value that is handed on: no target, no function, nothing that an attribute is taken of."""
+        above = self.above[-1] if self.above else None
+        if isinstance(above, ast.Attribute) or (isinstance(above, ast.Call) and above.func is self.node):
+            return False
+        return isinstance(getattr(self.node, "ctx", ast.Load()), ast.Load)
+
     def put(self, other: Any) -> tuple[Any, Any, Any]:
         return self.holder, self.key, other
 
@@ -34,7 +43,6 @@ class Rewrite:
     rank: int  # what porters do often comes first
     statement: Statement
     edits: list[tuple[Any, Any, Any]]
-    number: float | None = None  # that is put in, where it is one
     before: str = ""
     after: str = ""
     compiled: str = field(default="", repr=False)
@@ -71,6 +79,32 @@ class Rewrite:
         except (ValueError, AttributeError, TypeError, IndexError, RecursionError):
             return False
         return self.before != self.after
+
+
+def node_of(value: Any) -> ast.expr:
+    """A number, a text or a row of them as it is written."""
+    if isinstance(value, tuple):
+        return ast.Tuple([node_of(entry) for entry in value], ast.Load())
+    negative = isinstance(value, int | float) and not isinstance(value, bool) and value < 0
+    return ast.UnaryOp(ast.USub(), ast.Constant(-value)) if negative else ast.Constant(value)
+
+
+def reordered(
+    kind: str, rank: int, statement: Statement, entries: list[ast.expr], orders: Iterable[Sequence[int]]
+) -> Iterator[Rewrite]:
+    """The same entries in these other orders."""
+    for order in orders:
+        if list(order) != sorted(order):
+            yield Rewrite(kind, rank, statement, [(entries, i, entries[taken]) for i, taken in enumerate(order)])
+
+
+def exchanges(count: int, apart: int) -> Iterator[list[int]]:
+    """Orders in which two that lie no farther apart are exchanged."""
+    for i, j in combinations(range(count), 2):
+        if j - i <= apart:
+            order = list(range(count))
+            order[i], order[j] = j, i
+            yield order
 
 
 def _heads(statements: list[ast.stmt], others: list[ast.stmt]) -> str:

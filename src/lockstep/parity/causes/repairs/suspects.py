@@ -66,15 +66,13 @@ class Files:
 @lru_cache(maxsize=4096)
 def names_read(node: ast.stmt) -> frozenset[str]:
     """Of the statement itself, not of those that it holds."""
-    parts: list[ast.AST] = [node]
+    waiting: list[ast.AST] = [node]
     found: set[str] = set()
-    while parts:
-        part = parts.pop()
+    while waiting:
+        part = waiting.pop()
         if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load):
             found.add(part.id)
-        parts += [c for c in ast.iter_child_nodes(part) if part is node or not isinstance(c, ast.stmt)]
-        if part is node and not isinstance(node, ast.Assign | ast.AugAssign | ast.Return | ast.Expr):
-            parts = [c for c in parts if not isinstance(c, ast.stmt)]
+        waiting += [child for child in ast.iter_child_nodes(part) if not isinstance(child, ast.stmt)]
     return frozenset(found)
 
 
